@@ -6,33 +6,24 @@ import (
 	"weak"
 )
 
-// A block is a piece of a Pool's memory with a reference count. The counted references are called
-// shares. Refs hold shares, and so does the block's writer: the Draft or Reader that fills the
-// block.
+// A block is a piece of a Pool's memory with a reference count. Each counted reference is a share.
+// The Refs and the block's writer (a Draft or a Reader) hold the shares.
 //
 // Invariants, from the loan of the block until the release of its last share:
 //
 //	0 ≤ used ≤ len(buf)
-//	count(state) = shares held by all Refs + shares held by the writer > 0
+//	count(state) = shares of all Refs + shares of the writer > 0
 //
-// The bytes buf[:used] never change, because holders of shares may read them. Only the writer may
-// change buf[used:]. If the writer holds no shares any more, an owner of all shares may change
-// buf[used:] (see Chain.AppendCopy). A Reader that waits for its socket is an exception; see
-// endsAt.
+// The bytes buf[:used] never change. Only the writer may change buf[used:], or, if the writer holds
+// no share, an owner of all shares. A Reader that waits for its socket is an exception; see endsAt.
 //
-// The field state packs two numbers into one word, so that one atomic operation can check the
-// generation and change the count:
+// The field state packs two numbers, so that one atomic operation can handle both:
 //
 //	bits 63..32  generation: number of times that the block has returned to its Pool
 //	bits 31..0   count: number of shares
 //
-// The holder that releases the last share increments the generation and sets the count for the next
-// owner. After that, it returns the block to its Pool. Go's atomics are sequentially consistent, so
-// every access by an earlier holder happens before the next loan.
-//
-// A Ref can hold several shares. Clone usually gives one of them to the new Ref and does not change
-// the count. Release subtracts all shares of the Ref at once. This is weighted reference counting:
-// D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.
+// A Ref can hold several shares, so that Clone seldom changes the count. This is weighted reference
+// counting: D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.
 type block struct {
 	state atomic.Uint64
 	buf   []byte
@@ -55,12 +46,11 @@ type blockInfo struct {
 	class   int8
 	size    int64
 	dropped atomic.Bool
-	account atomic.Pointer[Pool] // the account that has lent the block; nil if there is none
+	account atomic.Pointer[Pool] // the account that has lent the block, or nil
 }
 
 const (
-	// cacheLine is the size in bytes of a cache line on x86-64 and most ARM processors. Go's
-	// allocator aligns objects of this size to cache lines.
+	// cacheLine is the size in bytes of a cache line on x86-64 and most ARM processors.
 	cacheLine = 64
 
 	// stock is the number of shares of a newly lent block. The block's owner holds all of them. A

@@ -64,9 +64,10 @@ func (c *Chain) Body() *Body {
 	return b
 }
 
-// Clone returns another Body of all bytes of b, positioned at the first byte. A retry needs a
-// Clone, because the Transport may still read the Body of the earlier attempt. A Clone of a closed
-// Body is closed. The caller must close each Clone, unless a Transport does.
+// Clone returns another Body of all bytes of b, positioned at the first byte. The caller must close
+// the Clone, unless a Transport does. A Clone of a closed Body is closed.
+//
+// A retry needs a Clone, because the Transport may still read the earlier Body.
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()

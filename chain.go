@@ -57,11 +57,10 @@ func (c *Chain) pieces() []Ref {
 // Len returns the number of bytes.
 func (c *Chain) Len() int { return c.size }
 
-// Pieces returns the number of contiguous pieces in the Chain. The method [Chain.All] yields one
-// slice for each piece.
+// Pieces returns the number of contiguous pieces. [Chain.All] yields one slice for each piece.
 func (c *Chain) Pieces() int { return len(c.pieces()) }
 
-// Append adds r's bytes at the end of c. It takes ownership of *r, which is left empty.
+// Append adds the bytes of r to the end of c. It takes ownership of *r, which is left empty.
 func (c *Chain) Append(r *Ref) {
 	if !r.check() {
 		return
@@ -208,7 +207,7 @@ func (c *Chain) Merge(src *Chain) {
 	c.released.clear()
 	pieces := src.pieces()
 	if c.size == 0 && len(pieces) > fewPieces {
-		*c, *src = *src, *c // each Chain keeps its list of pieces for its next use
+		*c, *src = *src, *c // each Chain keeps its list of pieces for reuse
 		return
 	}
 	for i := range pieces {
@@ -243,11 +242,10 @@ func (c *Chain) CutTo(dst *Chain, n int) {
 	}
 }
 
-// SliceTo adds the bytes [from, to) of c at the end of dst, without copying them. The added
-// references to the memory belong to dst, and are released when dst is released. The Chain c keeps
-// its bytes.
+// SliceTo adds the bytes [from, to) of c to the end of dst, without a copy. Both Chains then share
+// the bytes, and each must be released.
 //
-// SliceTo panics if dst is c or if the range is not within c.
+// SliceTo panics if dst is c or the range is not within c.
 func (c *Chain) SliceTo(dst *Chain, from, to int) {
 	c.released.check()
 	c.inRange("SliceTo", from, to)
@@ -269,9 +267,8 @@ func (c *Chain) SliceTo(dst *Chain, from, to int) {
 	}
 }
 
-// CloneTo adds all bytes of c at the end of dst, without copying them. The added references to the
-// memory belong to dst, and are released when dst is released. The Chain c keeps its bytes. CloneTo
-// panics if dst is c.
+// CloneTo adds all bytes of c to the end of dst, without a copy. Both Chains then share the bytes,
+// and each must be released. CloneTo panics if dst is c.
 func (c *Chain) CloneTo(dst *Chain) { c.SliceTo(dst, 0, c.size) }
 
 // Discard removes the first n bytes from c and releases them. It panics if c has fewer than n
@@ -293,8 +290,7 @@ func (c *Chain) Discard(n int) {
 	}
 }
 
-// Release gives up the Chain's references to all of its bytes. It leaves the Chain empty and ready
-// for new bytes. Releasing an empty Chain does nothing.
+// Release releases all bytes and leaves c empty. Releasing an empty Chain does nothing.
 func (c *Chain) Release() {
 	pieces := c.pieces()
 	if len(pieces) > 0 {

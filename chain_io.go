@@ -73,8 +73,7 @@ func (c *Chain) copyFrom(p []byte, i, offset int) (n int) {
 }
 
 // Bytes returns all of c as one slice, which is valid until c next changes or is released. If c has
-// more than one piece, Bytes first copies them into one block, which replaces the pieces. A later
-// call then copies nothing.
+// more than one piece, Bytes copies them into one block, which replaces the pieces.
 func (c *Chain) Bytes() []byte {
 	c.released.check()
 	switch pieces := c.pieces(); len(pieces) {
@@ -119,8 +118,7 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	return total, err
 }
 
-// readBlock reads from src into a new block and appends the block. It returns when size bytes have
-// been read or src returns an error.
+// readBlock appends a new block, and fills it until size bytes have been read or src fails.
 func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
 	d := defaultPool.Get(size)
 	defer d.Release() // in case src panics; after Freeze, d is empty
@@ -148,16 +146,13 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes the bytes of c to w, and releases the bytes that w has accepted. It returns the
-// number of bytes written. After an error, c holds exactly the unwritten bytes, so that a second
-// WriteTo sends no byte twice. The Write method of w must not keep the bytes.
+// WriteTo writes the bytes of c to w, and releases the bytes that w has accepted. After an error, c
+// holds exactly the unwritten bytes. The Write method of w must not keep the bytes.
 //
 // The number of writes depends on w:
 //
-//   - If w is a *net.TCPConn or *net.UnixConn, each writev system call sends up to 1024 pieces, the
-//     kernel's limit.
-//   - If w has a WriteByte method, like *bytes.Buffer and *bufio.Writer, WriteTo calls Write once
-//     for each piece. Short writes to such a writer are cheap.
+//   - A *net.TCPConn or *net.UnixConn sends up to 1024 pieces with each writev.
+//   - A writer with a WriteByte method, like *bufio.Writer, gets one Write for each piece.
 //   - For any other writer, WriteTo copies a piece shorter than 8 KiB and the next pieces into one
 //     Write of up to 16 KiB.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {

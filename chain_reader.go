@@ -7,8 +7,7 @@ import (
 )
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or
-// be released while the ChainReader is used. A ChainReader implements io.Reader, io.ReaderAt,
-// io.Seeker and io.WriterTo. Several goroutines may call ReadAt at once.
+// be released while the ChainReader is used. Several goroutines may call ReadAt at once.
 type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece == unknown.
 
@@ -19,12 +18,10 @@ type ChainReader struct {
 	start int64 // offset in c at which that piece begins
 }
 
-// unknown is a placeholder for the piece index. Seek sets it, and the next Read then searches the
-// whole Chain.
+// unknown is the piece index after Seek. The next Read then searches the whole Chain.
 const unknown = -1
 
 // Reader returns a ChainReader of c, positioned at the first byte. The ChainReader borrows c.
-// Reader allocates only if the ChainReader outlives the caller's function.
 func (c *Chain) Reader() *ChainReader { return &ChainReader{c: c} }
 
 // Len returns the number of unread bytes.
@@ -55,8 +52,8 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes the unread bytes to w, with as few writes and copies as [Chain.WriteTo]. After an
-// error, the next Read begins with the first unwritten byte.
+// WriteTo writes the unread bytes to w, as [Chain.WriteTo] does. After an error, the next Read
+// begins with the first unwritten byte.
 func (v *ChainReader) WriteTo(w io.Writer) (int64, error) {
 	if v.Len() == 0 {
 		return 0, nil

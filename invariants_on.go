@@ -12,8 +12,7 @@ import (
 
 const invariants = true
 
-// token identifies one Draft or Ref from its creation until its release. Its methods panic if the
-// Draft or Ref is released twice or used after its release.
+// token identifies one Draft or Ref. Its methods panic on a double release or a use after release.
 type token struct{ id uint64 }
 
 // A record holds two stack traces for a Draft or Ref: one from its creation, and one from its
@@ -25,8 +24,7 @@ type record struct {
 	released []uintptr
 }
 
-// records describes all unreleased Drafts and Refs, and the most recently released ones. If one is
-// released twice, the panic message can therefore show both releases.
+// records describes all unreleased Drafts and Refs, and the most recently released ones.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -36,8 +34,7 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// maxClosed is the maximum number of records of released Drafts and Refs. They use up to about
-	// 2 MB.
+	// maxClosed is the maximum number of records of released Drafts and Refs, about 2 MB.
 	maxClosed  = 1 << 12
 	stackDepth = 24
 )

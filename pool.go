@@ -25,9 +25,8 @@ const (
 	// defaultIdleLimit is enough for the 64 KiB blocks of a thousand connections.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the minimum time between two trims that follow garbage collections. Traffic
-	// often comes in bursts that are seconds apart, and more frequent trims would drop blocks that
-	// the next burst needs.
+	// trimEvery is the minimum time between two trims after garbage collections. More frequent
+	// trims would drop blocks that the next burst of traffic needs.
 	trimEvery = 10 * time.Second
 
 	// minTrimBytes is the minimum number of bytes that a Pool drops because of IdleLimit before it
@@ -37,27 +36,24 @@ const (
 
 var defaultPool = NewPool()
 
-// DefaultPool returns the Pool that this package, and packages built on it, use if the caller
-// chooses no other Pool. It has the default [IdleLimit].
+// DefaultPool returns the Pool that is used if the caller chooses no other Pool. It has the default
+// [IdleLimit].
 func DefaultPool() *Pool { return defaultPool }
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A
-// larger block is allocated on the heap for each loan, and the Pool only counts it. A block is not
-// cleared before it is lent again.
+// larger block is allocated for each loan. Blocks are not cleared.
 //
-// A Pool keeps idle blocks for reuse, up to [IdleLimit]. From time to time it trims: it drops the
-// blocks that have been idle since the last trim. A trim happens in three cases:
+// A Pool keeps idle blocks up to [IdleLimit]. It drops the blocks that have been idle since the
+// last trim:
 //
-//   - A garbage collection ends, and the last trim was at least ten seconds ago. (The runtime
-//     collects at least every two minutes.)
-//   - The Pool has dropped many released blocks because of IdleLimit: at least a quarter of the
-//     limit since the last trim, and at least 1 MiB. The trim makes room for the block sizes that
-//     are in use now.
-//   - A garbage collection ends, and the program uses more than three quarters of its memory limit
-//     (GOMEMLIMIT). This trim drops all idle blocks.
+//   - after a garbage collection, if the last trim was at least ten seconds ago
+//   - when the blocks dropped because of IdleLimit reach 1 MiB and a quarter of the limit since the
+//     last trim
 //
-// All methods may be called from any goroutine. A block may be taken on one goroutine and released
-// on another.
+// If the program uses more than three quarters of its memory limit (GOMEMLIMIT), every garbage
+// collection drops all idle blocks.
+//
+// All methods may be called from any goroutine. A block may be released on another goroutine.
 type Pool struct {
 	parent *Pool // set if this Pool is an account, which uses only parent and the next four fields
 
@@ -77,8 +73,7 @@ type Pool struct {
 	large heapBlocks
 }
 
-// heapBlocks counts the blocks in use that are larger than the largest size class. The Pool does
-// not keep such a block for reuse after its release.
+// heapBlocks counts the lent blocks that are larger than the largest size class.
 type heapBlocks struct {
 	mu          sync.Mutex
 	out         int64
@@ -104,16 +99,14 @@ type class struct {
 	_     [64]byte // two classes are on different cache lines
 }
 
-// A PoolOption changes the Pool that [NewPool] returns. An option panics if its value is out of
-// range.
+// A PoolOption changes the Pool that [NewPool] returns. Options panic if a value is out of range.
 type PoolOption func(*Pool)
 
-// IdleLimit limits the bytes of the idle blocks that the Pool keeps. If a released block would
-// exceed the limit, the Pool drops the block, and the garbage collector frees it. With a limit of
-// 0, the Pool keeps no idle blocks. The default is 64 MiB.
+// IdleLimit limits the bytes of the idle blocks that the Pool keeps. A released block that would
+// exceed the limit is dropped, and the garbage collector frees it. With a limit of 0, the Pool
+// keeps no idle blocks. The default is 64 MiB.
 //
-// If the memory in use often falls and rises again by more than the limit, choose a higher limit to
-// avoid allocations.
+// If the memory in use rises and falls by more than the limit, a higher limit saves allocations.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -121,12 +114,10 @@ func IdleLimit(bytes int64) PoolOption {
 	return func(p *Pool) { p.idleLimit = bytes }
 }
 
-// Poison makes the Pool fill each returned block with the byte 0xDB. The Pool never lends that
-// block again. If a program keeps a slice of the block after the release, every byte of the slice
-// is 0xDB from then on. Poison overrides [IdleLimit]. Use Poison only in tests, because every Get
-// then allocates a block.
+// Poison makes the Pool fill each returned block with the byte 0xDB, and never lend it again.
+// Slices that were kept after the release then contain only 0xDB. Poison overrides [IdleLimit].
 //
-// A program built with -tags invariants overwrites the blocks of every Pool.
+// Use Poison only in tests, because every Get then allocates a block.
 func Poison() PoolOption {
 	return func(p *Pool) { p.poisons = true }
 }
@@ -144,11 +135,8 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
-// Account returns a Pool that takes its blocks from p and counts them separately, for example to
-// measure the memory of one connection.
-//
-// Released blocks return to p. Until its release, a block counts in both Pools. An account keeps no
-// idle blocks. Account panics if p is itself an account.
+// Account returns a Pool that takes its blocks from p and counts them separately. A lent block
+// counts in both Pools. An account keeps no idle blocks. Account panics if p is an account.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -156,8 +144,8 @@ func (p *Pool) Account() *Pool {
 	return &Pool{parent: p}
 }
 
-// Get lends a block with room for at least n bytes. The memory is not cleared. The caller owns the
-// Draft, and must either release it or turn it into a Ref with [Draft.Freeze].
+// Get lends a block of at least n bytes, which are not cleared. The caller owns the Draft, and must
+// release it or turn it into a Ref with [Draft.Freeze].
 //
 // Get panics if n is negative or at least 4 GiB.
 func (p *Pool) Get(n int) Draft {
@@ -167,8 +155,7 @@ func (p *Pool) Get(n int) Draft {
 	return d
 }
 
-// take returns an unused block of at least n bytes. The caller must call the block's lend method
-// before it uses the block.
+// take returns an unused block of at least n bytes. The caller must then call lend.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
@@ -269,7 +256,7 @@ func (c *class) take() *block {
 		return nil
 	}
 	b := c.free[last]
-	c.free[last] = nil // the pool must not keep a reference to a lent block
+	c.free[last] = nil // do not keep a lent block reachable
 	c.free = c.free[:last]
 	c.low = min(c.low, last)
 	return b
@@ -320,7 +307,7 @@ func (p *Pool) trimUnneeded(now time.Time) {
 	}
 }
 
-// Trim drops every idle block now, so that the garbage collector can free it.
+// Trim drops all idle blocks, so that the garbage collector can free them.
 func (p *Pool) Trim() {
 	for i := range p.classes {
 		c := &p.classes[i]
@@ -331,8 +318,7 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded drops the blocks that have been idle since the last trim. The caller must hold
-// p.trimming.
+// dropUnneeded drops the blocks idle since the last trim. The caller must hold p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
 	p.refused.Store(0)
@@ -424,10 +410,8 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// Leaks describes the shares of p's blocks that have not been released. Each string has the size of
-// the block and the stack of the call that took the share. Only a program built with -tags
-// invariants records stacks. In any other build Leaks returns nil, and [Pool.Stats] shows how much
-// memory is lent.
+// Leaks describes the unreleased shares of p's blocks, with the stacks of the calls that took them.
+// Without -tags invariants, no stacks are recorded, and Leaks returns nil.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize if there

@@ -19,8 +19,7 @@ func (c Chain) LogValue() slog.Value {
 	return slog.GroupValue(slog.Int("len", c.size), slog.Int("pieces", c.Pieces()))
 }
 
-// MarshalJSON always returns an error. Without this method, encoding/json would encode every Chain
-// as {}.
+// MarshalJSON always returns an error. Otherwise encoding/json would encode every Chain as {}.
 func (c Chain) MarshalJSON() ([]byte, error) { return nil, errJSON }
 
 // String returns the number of bytes, such as "120 bytes".
@@ -29,6 +28,5 @@ func (r Ref) String() string { return fmt.Sprintf("%d bytes", r.n) }
 // LogValue returns a group with the number of bytes (len).
 func (r Ref) LogValue() slog.Value { return slog.GroupValue(slog.Int("len", int(r.n))) }
 
-// MarshalJSON always returns an error. Without this method, encoding/json would encode every Ref as
-// {}.
+// MarshalJSON always returns an error. Otherwise encoding/json would encode every Ref as {}.
 func (r Ref) MarshalJSON() ([]byte, error) { return nil, errJSON }

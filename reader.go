@@ -16,8 +16,8 @@ const (
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
 	minSize = 16
 
-	// The first block of a Reader has firstBlock bytes. The blocks grow to mostBlock with the
-	// traffic. A socket seldom has more than mostBlock bytes available at once.
+	// The blocks of a Reader grow from firstBlock to mostBlock with the traffic. A socket seldom
+	// has more than mostBlock bytes available at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
@@ -32,15 +32,14 @@ const (
 	// least minTail bytes.
 	minTail = 512
 
-	// When a Reader has few shares of its block left, it takes readerStock new shares.
+	// readerStock is the number of new shares that a Reader takes when few are left.
 	readerStock = 1 << 16
 
 	// pieceStock is the number of shares that a Reader gives to each Ref. The Ref can then be
 	// cloned 31 times without changing the block's count.
 	pieceStock = 32
 
-	// maxEmptyReads limits the number of consecutive reads that return neither bytes nor an error.
-	// At this limit, the Reader returns io.ErrNoProgress, as bufio does.
+	// maxEmptyReads limits the consecutive reads without bytes or an error, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -50,28 +49,23 @@ var (
 )
 
 // A Reader is a buffered reader that lends its memory instead of copying out of it. It has all
-// methods of [bufio.Reader] with the same meaning and the same errors, so that NewReader can
-// replace bufio.NewReader without other changes. It adds these methods:
+// methods of [bufio.Reader], with the same meaning and the same errors, and adds these methods:
 //
-//   - [Reader.ReadRange] lends the next n bytes to a function and copies nothing. The bytes may lie
-//     in several blocks.
+//   - [Reader.ReadRange] lends the next n bytes to a function and copies nothing.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - [Reader.Skip] drops the next n bytes.
 //   - [Reader.ReadBE], [Reader.ReadLE] and similar methods read integers.
 //
-// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no block while it waits for data.
-// It waits until the socket is readable and only then takes a block. Over a source with a method
-// NetConn() net.Conn, such as a *tls.Conn, a Reader waits in a read of a single byte, and takes a
-// block after that read. Deadlines keep working.
+// A Reader holds no block while it waits for data from a *net.TCPConn, from a stream *net.UnixConn,
+// or from a source with a method NetConn() net.Conn, such as a *tls.Conn. In the last case, it
+// waits in a read of a single byte. Deadlines keep working.
 //
-// Blocks come from a [Pool]. A Reader chooses their size according to the traffic, from 4 KiB to 64
-// KiB. A block has room for about eight reads of average size, or for sixteen if the caller keeps
-// bytes in Chains or Refs. If the caller requested a Reader of a smaller or larger size, the blocks
-// may be smaller or larger, too.
+// Blocks come from a [Pool]. Their size follows the traffic, from 4 to 64 KiB, unless the caller
+// requested a Reader of a smaller or larger size. A block has room for about eight reads of average
+// size, or for sixteen if Chains or Refs keep the bytes.
 //
 // A Reader is for one goroutine at a time. [Reader.Release] returns its blocks. If a Reader is
-// dropped without Release, the garbage collector frees its block, and the Pool counts the block as
-// lost (see [PoolStats]).
+// dropped without Release, the Pool counts its block as lost (see [PoolStats]).
 type Reader struct {
 	// buf is the buffer: memory of the block blk. A share is a right to use a block. The block
 	// returns to its Pool when all shares are released. The fields of the Reader have these
@@ -109,8 +103,7 @@ type Reader struct {
 	reads   uint32 // number of reads that returned the arrived bytes
 
 	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then waits for a
-	// single byte without a block. When the byte has arrived, the Reader sets probed and uses a
-	// block for the next read.
+	// single byte without a block, and sets probed when the byte has arrived.
 	wrapped, probed bool
 	first           [1]byte // buffer for that single byte
 
@@ -123,11 +116,11 @@ type Reader struct {
 // A supply holds bytes that a Reader returns before, or instead of, the bytes of src.
 type supply struct {
 	ahead Chain              // bytes that have arrived and have not been read
-	next  func(*Chain) error // appends more bytes to the Chain; nil for a Reader over an io.Reader
+	next  func(*Chain) error // appends bytes to the Chain; nil for a Reader over an io.Reader
 }
 
-// NewReader returns a Reader of src whose Peek and ReadSlice can return up to 4096 bytes. The
-// Reader borrows src until it is released or reset. The caller must close src.
+// NewReader returns a Reader of src with a Size of 4096 bytes. It borrows src until the Reader is
+// released or reset. The caller must close src.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
 // NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine can return up to size
@@ -135,9 +128,8 @@ func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 // [Reader]). If src is a Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader returns a Reader of src that takes its blocks from p. The argument size has the same
-// meaning as in [NewReaderSize], and the minimum is 16. If src is a Reader with at least that size,
-// NewReader returns src, which keeps its own Pool.
+// NewReader is like [NewReaderSize], but the Reader takes its blocks from p. If src is a Reader
+// with at least that size, NewReader returns src, which keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -147,19 +139,15 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
-// SetPool makes the Reader take its next blocks from p. Use it if the Pool is chosen only after the
-// Reader was made, for example to count the blocks of one connection (see [Pool.Account]).
+// SetPool makes the Reader take its next blocks from p, for example from a [Pool.Account].
 func (b *Reader) SetPool(p *Pool) { b.pool = p }
 
-// NewReaderFrom returns a Reader that gets its bytes from the function next instead of an
-// io.Reader. The bytes may come from a channel, another Reader or a decoder.
+// NewReaderFrom returns a Reader that gets its bytes from the function next.
 //
-// The function next must add at least one byte to dst or return an error. The Reader owns dst, and
-// dst is empty when next is called. If next adds bytes and returns an error, the Reader first
-// returns the bytes, and then the error.
+// The function next must add at least one byte to dst or return an error. The Reader owns dst,
+// which is empty at each call. Bytes that next adds are read before its error.
 //
-// The Reader lends the bytes without copying them. Only Peek, ReadSlice and the integer methods may
-// copy, because they need contiguous bytes, and the bytes may lie in several pieces of dst.
+// Only Peek, ReadSlice and the integer methods may copy the bytes, to make them contiguous.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -178,9 +166,8 @@ func (b *Reader) start(src io.Reader) {
 // Size returns the number of bytes that Peek can always look ahead. More bytes may be buffered.
 func (b *Reader) Size() int { return b.size }
 
-// Buffered returns the number of bytes that can be read without waiting. A Peek of this number of
-// bytes succeeds if the number is at most [Reader.Size], or if all of the bytes lie in one block of
-// memory.
+// Buffered returns the number of bytes that can be read without waiting. Peek can return them all
+// if they are at most [Reader.Size] bytes or lie in one block.
 func (b *Reader) Buffered() int {
 	n := b.w - b.r
 	if b.more != nil {
@@ -190,8 +177,7 @@ func (b *Reader) Buffered() int {
 }
 
 // Reset drops the buffered bytes and makes b read from src. It borrows src until the next Reset or
-// Release. Reset keeps the block of memory for the next reads, unless a Chain or Ref may use the
-// block. After Reset, a zero Reader has the same size and Pool as a Reader from [NewReader].
+// Release. A zero Reader gets the size and Pool of a Reader from [NewReader].
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
 		return
@@ -210,9 +196,8 @@ func (b *Reader) Reset(src io.Reader) {
 	b.start(src)
 }
 
-// Release drops the buffered bytes and returns every block of memory that the Reader uses. It does
-// not close the source. A Chain that ReadChain has filled stays valid. After Release, every read
-// fails, and only Reset makes b usable again.
+// Release drops the buffered bytes and returns all blocks. It does not close the source. A Chain
+// that ReadChain has filled stays valid. After Release, every read fails until Reset.
 func (b *Reader) Release() {
 	b.retire()
 	if b.more != nil {
@@ -224,8 +209,7 @@ func (b *Reader) Release() {
 	b.lastByte, b.lastRuneSize = -1, -1
 }
 
-// readErr returns and clears the pending error, as bufio does. The next read tries the source
-// again.
+// readErr returns and clears the pending error, as bufio does.
 func (b *Reader) readErr() error {
 	err := b.err
 	if err != errReleased {
@@ -237,15 +221,12 @@ func (b *Reader) readErr() error {
 // ReadRange passes the next n bytes to yield, in one or more slices. A slice is valid until yield
 // returns, and yield must not use b. The range may be far larger than any buffer.
 //
-// If the source is a socket (see [Reader]), ReadRange passes on bytes as soon as they arrive. If
-// the source is another io.Reader, and the whole range fits into the Reader's block of memory,
-// ReadRange first reads the whole range. It then makes fewer, larger slices.
+// If the source is a socket (see [Reader]), ReadRange passes bytes on as they arrive. With another
+// io.Reader, it first reads the whole range, if the range fits into the current block.
 //
-// If the source ends before the first byte, ReadRange returns io.EOF. If it ends later, ReadRange
-// returns io.ErrUnexpectedEOF. The bytes before an error have been passed to yield and are
-// consumed.
-//
-// If n is negative, the error is bufio.ErrNegativeCount.
+// If the source ends before the first byte, the error is io.EOF. If it ends later, the error is
+// io.ErrUnexpectedEOF. The bytes before an error are consumed. A negative n gives
+// bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
@@ -267,8 +248,7 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// With -tags invariants, spoil overwrites p, a slice that is no longer valid, unless the block may
-// be in use outside the Reader.
+// With -tags invariants, spoil overwrites p, unless its block may be in use elsewhere.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
@@ -276,10 +256,9 @@ func (b *Reader) spoil(p []byte) {
 }
 
 // ReadChain moves the next n bytes to the end of dst, which then owns them. It does not copy. Bytes
-// that lie in one block of memory become one piece of dst.
+// that lie in one block become one piece of dst.
 //
-// If ReadChain returns an error, dst is unchanged, and all bytes that have arrived stay buffered
-// for a later call. The errors are:
+// After an error, dst is unchanged, and the bytes that have arrived stay buffered. The errors are:
 //
 //   - io.EOF: the source ended, and no bytes were left.
 //   - io.ErrUnexpectedEOF: the source ended after some of the n bytes.
@@ -329,16 +308,15 @@ func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 }
 
 // ReadChainDelim moves the bytes up to and including the first delimiter delim to the end of dst,
-// which then owns them. It does not copy. ReadChainDelim moves at most limit bytes, which may be
-// more than [Reader.Size].
+// which then owns them. It does not copy. It moves at most limit bytes, which may be more than
+// [Reader.Size].
 //
-// If ReadChainDelim returns an error, dst is unchanged, and all bytes that have arrived stay
-// buffered for a later call. The errors are:
+// After an error, dst is unchanged, and the bytes that have arrived stay buffered. The errors are:
 //
 //   - *DelimError: the next limit bytes do not contain the delimiter.
 //   - io.EOF: the source ended, and no bytes were left.
-//   - io.ErrUnexpectedEOF: the source ended after some bytes, and none of them was the delimiter.
-//     To get these bytes, call b.ReadChain(dst, b.Buffered()).
+//   - io.ErrUnexpectedEOF: the source ended after some bytes, without the delimiter. To get these
+//     bytes, call b.ReadChain(dst, b.Buffered()).
 //   - Any other error of the source.
 func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
@@ -367,8 +345,7 @@ func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 	}
 }
 
-// A DelimError reports that [Reader.ReadChainDelim] did not find the delimiter Delim in the next
-// Limit bytes.
+// DelimError reports that the next Limit bytes do not contain the delimiter Delim.
 type DelimError struct {
 	Delim byte
 	Limit int
@@ -387,12 +364,11 @@ func (b *Reader) takeBack(dst *Chain, n int) {
 	dst.Merge(&kept)
 }
 
-// ReadRef moves the next n bytes to a Ref, which the caller owns and releases. The bytes of a Ref
-// are contiguous. If the bytes are in several blocks, ReadRef copies them to one block, as Peek
-// does.
+// ReadRef moves the next n bytes to a Ref, which the caller owns. The bytes of a Ref are
+// contiguous, so ReadRef copies them if they are in several blocks.
 //
 // If ReadRef returns an error, it consumes nothing. If n is above [Reader.Size], the error is
-// bufio.ErrBufferFull. The other errors are the same as for [Reader.ReadChain].
+// bufio.ErrBufferFull. The other errors are those of [Reader.ReadChain].
 func (b *Reader) ReadRef(n int) (Ref, error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	switch {
@@ -416,7 +392,7 @@ func (b *Reader) give(dst *Chain, n int) { dst.push(b.share(n)) }
 func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// The Reader did not fill this block. Pass all shares to the returned Ref.
+		// the Reader did not fill this block: pass on all shares
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -473,8 +449,7 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway returns io.ErrUnexpectedEOF if err is io.EOF and n, the number of bytes before err, is
-// positive. Otherwise it returns err.
+// midway turns io.EOF after n > 0 bytes into io.ErrUnexpectedEOF.
 func midway(err error, n int) error {
 	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
@@ -490,8 +465,7 @@ func blockSize(n int) int {
 	return n
 }
 
-// retire gives up the Reader's shares of its block, and drops the bytes that are buffered in the
-// block.
+// retire gives up the Reader's block, and drops the bytes that are buffered in it.
 func (b *Reader) retire() {
 	if b.blk == nil {
 		return

@@ -15,8 +15,7 @@ var errNegativeWrite = errors.New("millrace: writer returned an impossible count
 
 // Peek returns the next n bytes without consuming them. The slice is valid until the next call that
 // reads, peeks or discards, or until Reset or Release. If Peek returns fewer than n bytes, the
-// error says why. The error is bufio.ErrBufferFull if n is above [Reader.Size] and fewer than n
-// bytes are buffered.
+// error says why. If n is above [Reader.Size], it is bufio.ErrBufferFull.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -166,8 +165,8 @@ func (b *Reader) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune unreads the last rune, so that the next read returns it again. If the last call was
-// not ReadRune, it returns bufio.ErrInvalidUnreadRune.
+// UnreadRune makes the next read return the last rune again. If the last call was not ReadRune, the
+// error is bufio.ErrInvalidUnreadRune.
 func (b *Reader) UnreadRune() error {
 	if b.lastRuneSize < 0 || b.r < int(b.lastRuneSize) || b.parked {
 		return bufio.ErrInvalidUnreadRune
@@ -177,10 +176,10 @@ func (b *Reader) UnreadRune() error {
 	return nil
 }
 
-// ReadSlice reads up to and including the first delimiter delim, and returns the bytes without
-// copying them. The slice is valid until the next read, Reset or Release. If an error comes before
-// the delimiter, ReadSlice returns all buffered bytes and the error. If the next [Reader.Size]
-// bytes do not contain the delimiter, the error is bufio.ErrBufferFull.
+// ReadSlice returns the bytes up to and including the first delimiter delim, without a copy. The
+// slice is valid until the next read, Reset or Release. If an error comes first, ReadSlice returns
+// all buffered bytes and the error. If the next [Reader.Size] bytes do not contain the delimiter,
+// the error is bufio.ErrBufferFull.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {
 		end := min(b.w, b.r+b.size)
@@ -215,7 +214,7 @@ const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next
 // read, Reset or Release. A line longer than [Reader.Size] comes in parts; isPrefix is true for all
-// parts but the last. ReadBytes and ReadString are simpler.
+// parts but the last.
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -255,9 +254,7 @@ func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 	}
 }
 
-// ReadString reads up to and including the first delimiter delim, and returns the bytes as a
-// string. If an error comes before the delimiter, ReadString returns the bytes read so far and the
-// error.
+// ReadString is like [Reader.ReadBytes], but returns a string.
 func (b *Reader) ReadString(delim byte) (string, error) {
 	part, err := b.ReadSlice(delim)
 	if err != bufio.ErrBufferFull {

@@ -65,7 +65,7 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance releases the Reader's block. The first piece of b.more.ahead becomes the buffer.
+// advance releases the Reader's block, and makes the first piece of b.more.ahead the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -114,8 +114,7 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received records the results n and err of a read into buf[w:w+size]. It panics if n is negative
-// or above size.
+// received records the results of a read into buf[w:w+size]. It panics if n is out of range.
 func (b *Reader) received(n, size int, err error) {
 	if n < 0 || n > size {
 		panic(errBadCount)
@@ -154,11 +153,8 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park releases the Reader's block, so that the Reader holds no memory while it waits for its
-// source.
-//
-// If a Chain or Ref still uses the block, park releases only the Reader's shares. After the wait,
-// rejoin takes new shares, and the Reader continues to fill the free end of the block.
+// park releases the Reader's block before a wait. If a Chain or Ref still uses the block, rejoin
+// later takes new shares of it, to fill its free end.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -202,7 +198,7 @@ func (b *Reader) extend(n int) {
 
 func (b *Reader) extendOnce(n int) {
 	if b.r == b.w {
-		b.fillOnce() // there are no buffered bytes to be contiguous with
+		b.fillOnce() // No bytes are buffered, so the new bytes need not be contiguous with others.
 		return
 	}
 	if b.more != nil {
@@ -221,8 +217,8 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// ensure reads until buf[r:w] has at least n bytes, which are then contiguous. If it returns an
-// error, the bytes that have arrived stay buffered. It requires n ≤ b.size.
+// ensure reads until buf[r:w] has at least n bytes. After an error, the bytes that have arrived
+// stay buffered. It requires n ≤ b.size.
 func (b *Reader) ensure(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {
@@ -255,7 +251,7 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	// Above the largest size class, request more than n bytes. Otherwise, ReadSlice would copy a
+	// Above the largest size class, request more than n bytes. Otherwise ReadSlice would copy a
 	// long line for every sliceStep bytes.
 	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))

@@ -20,9 +20,7 @@ func (b *Reader) ReadBE(n int) (uint64, error) {
 	return v, err
 }
 
-// ReadLE reads a little-endian unsigned integer of n bytes. It returns an error if n is not from 1
-// to 8. The error is io.EOF if the source ended before the first byte, and io.ErrUnexpectedEOF if
-// the source ended within the integer. If ReadLE returns an error, it consumes nothing.
+// ReadLE is like [Reader.ReadBE], but reads a little-endian integer.
 func (b *Reader) ReadLE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -62,11 +60,8 @@ func (b *Reader) ReadUvarint() (uint64, error) {
 	return v, err
 }
 
-// ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and
-// also returns the length of the encoding in bytes. AV1 and WebAssembly limit this length.
-//
-// ReadULEB128 returns an error and consumes nothing if the integer has more than 64 bits, if the
-// encoding has more than ten bytes, or if the source ends within the encoding.
+// ReadULEB128 is like [Reader.ReadUvarint], and also returns the length of the encoding in bytes.
+// AV1 and WebAssembly limit this length.
 func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 	b.lastRuneSize = -1
 	for size = 1; ; size++ {

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// socket lets a Reader wait for its connection without holding memory. The runtime's poller calls
-// tryRead when there is something to read, and the Reader takes a block only then.
+// socket lets a Reader wait for its connection without holding a block.
 type socket struct {
 	b    *Reader
 	conn net.Conn
@@ -58,8 +57,7 @@ func (s *socket) receive() {
 	s.b.received(s.n, s.room, err)
 }
 
-// tryRead reads from the descriptor. If it returns false, the runtime waits until the descriptor is
-// readable and calls tryRead again.
+// tryRead reads once. If it returns false, the runtime calls it again when fd is readable.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

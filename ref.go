@@ -2,9 +2,8 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Cut(n) turns the first n bytes into a
-// Ref, and the rest stays in the Draft. Freeze(n) also turns the first n bytes into a Ref, but
-// leaves the Draft empty. Release returns the block.
+// A Draft is a block with one owner, who may write to it. Cut and Freeze turn the written bytes
+// into Refs. Release returns the block.
 //
 // The zero Draft is empty. A Draft is a value; after a copy, only the copy may be used.
 type Draft struct {
@@ -31,9 +30,8 @@ func (d *Draft) Bytes() []byte {
 	return d.blk.buf[d.off:]
 }
 
-// Cut returns the first n bytes as a Ref that the caller owns and releases. These bytes become
-// read-only, and Bytes now starts after them. Many small pieces, such as headers, can share one
-// block in this way. Consecutive pieces become one piece in a Chain. Cut panics if n is out of
+// Cut returns the first n bytes as a Ref that the caller owns. These bytes become read-only, and
+// the rest stays in d. Consecutive pieces become one piece in a Chain. Cut panics if n is out of
 // range or d is empty.
 func (d *Draft) Cut(n int) Ref {
 	d.inRange("Cut", n)
@@ -49,8 +47,8 @@ func (d *Draft) Cut(n int) Ref {
 	return r
 }
 
-// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty.
-// The bytes become read-only. Freeze panics if n is out of range or d is empty.
+// Freeze returns the first n bytes as a Ref that the caller owns, and leaves d empty. The bytes
+// become read-only. Freeze panics if n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
 	d.inRange("Freeze", n)
 	d.token.close()
@@ -72,8 +70,8 @@ func (d *Draft) inRange(method string, n int) {
 	}
 }
 
-// Release gives up the memory that is left in d, and leaves d empty. The block returns to its Pool
-// when all Refs to the block have been released as well. Releasing an empty Draft does nothing.
+// Release gives up the rest of d, and leaves d empty. The block returns to its Pool when all Refs
+// to it are released as well. Releasing an empty Draft does nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
@@ -85,12 +83,11 @@ func (d *Draft) Release() {
 	blk.release(l.gen, l.shares)
 }
 
-// A Ref is one read-only share of part of a block. A Ref has one owner, who either calls Release
-// once or passes the Ref on. The zero Ref is empty, and releasing it does nothing.
+// A Ref is one read-only share of part of a block. Its owner either calls Release once or passes
+// the Ref on. The zero Ref is empty, and releasing it does nothing.
 //
-// A Ref is a value of 24 bytes; after a copy, only the copy may be used. Only the owner may call
-// the methods of a Ref, on one goroutine at a time. Other shares of the same block are independent
-// of the Ref, and may be used on any goroutine.
+// A Ref is a value of 24 bytes; after a copy, only the copy may be used. Only one goroutine at a
+// time may call its methods. Other shares of the same block may be used on any goroutine.
 type Ref struct {
 	// Invariants, unless the Ref is empty:
 	//
@@ -128,10 +125,8 @@ func (r *Ref) check() bool {
 	return true
 }
 
-// Len returns the number of bytes of r. If r is empty, as after Release, Len returns 0.
-//
-// Len panics if a copy of r was released and the block has therefore returned to its Pool. With
-// -tags invariants, Len panics after Release as well, instead of returning 0.
+// Len returns the number of bytes, or 0 if r is empty. It panics if a copy of r was released and
+// the block has returned to its Pool. With -tags invariants, it also panics after Release.
 func (r *Ref) Len() int {
 	r.check()
 	return int(r.n)
@@ -188,7 +183,7 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut removes the first n bytes from r and returns them as a separate Ref. It requires 0 < n < r.n.
+// cut moves the first n bytes of r to a new Ref. It requires 0 < n < r.n.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -197,9 +192,8 @@ func (r *Ref) cut(n uint32) Ref {
 }
 
 // Release gives up r's share of the block, and leaves r empty. Releasing an empty Ref does nothing.
-//
-// A Ref and a copy of it must not both be released. If a copy of r was released before, and the
-// block has already returned to its Pool, Release panics.
+// A Ref and a copy of it must not both be released: Release panics if the block has already
+// returned to its Pool.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return
@@ -210,8 +204,7 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join appends s to r, and returns true, if the bytes of s directly follow the bytes of r in the
-// same block. It moves the shares of s to r. After that, s must not be used.
+// join appends s to r if s directly follows it in the block. If so, s must not be used.
 func (r *Ref) join(s Ref) bool {
 	if r.blk != s.blk || r.off+r.n != s.off || r.gen != s.gen {
 		return false

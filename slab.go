@@ -4,13 +4,11 @@ package millrace
 // slabBlock gets its own block.
 const slabBlock = 4 << 10
 
-// A Slab copies small pieces of memory into shared blocks. Use a Slab if the program keeps only a
-// few small messages of a stream. Without a copy, a message from [Reader.ReadChain] or
-// [Reader.ReadRef] keeps its whole block of up to 64 KiB in use. If the program keeps most
-// messages, use ReadChain without copies.
+// A Slab copies small pieces of memory into shared blocks of 4 KiB. Use it to keep a few small
+// messages of a stream: without a copy, each message keeps a block of up to 64 KiB in use.
 //
-// A block of 4 KiB returns to its Pool when all copies in it are released. Use separate Slabs for
-// copies with very different lifetimes.
+// A block returns to its Pool when all copies in it are released. Use separate Slabs for copies
+// with very different lifetimes.
 //
 // The zero Slab uses [DefaultPool]. Only one goroutine at a time may use a Slab. The Refs that it
 // returns may be used on any goroutine.
@@ -22,7 +20,7 @@ type Slab struct {
 // NewSlab returns a Slab that takes its blocks from p.
 func (p *Pool) NewSlab() *Slab { return &Slab{pool: p} }
 
-// Copy copies p and returns a Ref to the copy. It borrows p. The caller owns and releases the Ref.
+// Copy copies p, which it borrows, and returns a Ref that the caller owns.
 func (s *Slab) Copy(p []byte) Ref {
 	if len(p) == 0 {
 		return Ref{}

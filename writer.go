@@ -9,26 +9,21 @@ import (
 var errWriterReleased = errors.New("millrace: Writer used after Release")
 
 // A Writer is a buffered writer that holds memory only while it has bytes to send. It has all
-// methods of [bufio.Writer] with the same meaning and the same errors, so that NewWriter can
-// replace bufio.NewWriter without other changes. It adds [Writer.WriteChain], which sends a [Chain]
-// and copies it only if it is short.
+// methods of [bufio.Writer], with the same meaning and the same errors, and adds
+// [Writer.WriteChain], which sends a [Chain] by reference.
 //
-// The Writer takes a block of memory from its [Pool] when it gets the first byte, and returns the
-// block in [Writer.Flush]. An idle connection therefore holds no buffer for its Writer.
-//
-// A Flush to a *net.TCPConn or *net.UnixConn sends buffered bytes and Chains with one writev. For
+// The Writer takes a block from its [Pool] for the first byte, and returns it in [Writer.Flush]. A
+// Flush to a *net.TCPConn or *net.UnixConn sends buffered bytes and Chains with one writev. For
 // other destinations see [Chain.WriteTo].
 //
-// After a write to the destination has failed, the Writer accepts no more bytes and holds no
-// memory. All later writes and Flush return the same error, until Reset.
+// After a failed write, the Writer holds no memory and returns the same error until Reset.
 //
-// A Writer is for one goroutine at a time. A Writer that still has unsent bytes when it is no
-// longer needed must be released (see [Writer.Release]).
+// A Writer is for one goroutine at a time. A Writer with unsent bytes must be flushed or released.
 type Writer struct {
 	// Invariants:
 	//
-	//   - If the Writer has no block, buf is nil. Otherwise buf has the bytes of draft that the
-	//     Writer may use, and len(buf) = size − queued().
+	//   - If the Writer has no block, buf is nil. Otherwise buf is the usable part of draft, and
+	//     len(buf) = size − queued().
 	//   - The unsent bytes are the bytes of queue, followed by buf[:n].
 	//   - If err is nil, 0 ≤ n ≤ len(buf) and Buffered() ≤ size.
 	//   - If err is not nil, the Writer has no block and no queue, and n is the number of bytes
@@ -55,9 +50,8 @@ func NewWriter(dst io.Writer) *Writer { return NewWriterSize(dst, defaultSize) }
 // positive. If dst is a Writer with at least that size, NewWriterSize returns dst.
 func NewWriterSize(dst io.Writer, size int) *Writer { return defaultPool.NewWriter(dst, size) }
 
-// NewWriter returns a Writer to dst that takes its blocks from p. The argument size has the same
-// meaning as in [NewWriterSize]. If dst is a Writer with at least that size, NewWriter returns dst,
-// which keeps its own Pool.
+// NewWriter is like [NewWriterSize], but the Writer takes its blocks from p. If dst is a Writer
+// with at least that size, NewWriter returns dst, which keeps its own Pool.
 func (p *Pool) NewWriter(dst io.Writer, size int) *Writer {
 	if w, ok := dst.(*Writer); ok && w.size >= size {
 		return w
@@ -168,8 +162,8 @@ func (w *Writer) seal() {
 	}
 }
 
-// copyMost is the maximum length of a Chain that WriteChain copies into the buffer, in bytes. A
-// longer copy costs more than a separate piece of a writev.
+// copyMost is the maximum length in bytes of a Chain that WriteChain copies. A longer copy costs
+// more than a separate piece of a writev.
 const copyMost = 2 << 10
 
 // WriteChain writes the bytes of c. It takes ownership of them and leaves c empty. The bytes are

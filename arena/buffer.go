@@ -11,13 +11,11 @@ import (
 // memory has no room for the frame.
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
-// A Buffer assembles one frame at a time and returns it as a Slice. A frame is contiguous, even if
-// it is written in several steps. *[Pool] and *[Heap] are Buffers. Only one goroutine at a time may
-// use a Buffer. The Slices that it returns may be used on any goroutine.
+// A Buffer assembles one contiguous frame at a time and returns it as a Slice. Only one goroutine
+// at a time may use a Buffer. The Slices that it returns may be used on any goroutine.
 //
-// The byte slices that Writable and Data return are the frame's memory. They are valid until the
-// next call to Writable, Write, Seal, Truncate or Take. The Buffer may move a frame when the frame
-// grows.
+// The byte slices from Writable and Data are the frame's memory, which moves when the frame grows.
+// They are valid until the next call to Writable, Write, Seal, Truncate or Take.
 type Buffer interface {
 	// Writable makes the frame n bytes longer and returns those bytes. Their content is undefined.
 	// If there is no room, Writable returns nil and does not change the frame. Writable(0) returns

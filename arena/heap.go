@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Heap is a Buffer that allocates each frame on the heap. The garbage collector frees the frames.
-// The zero value is ready to use.
+// Heap is a Buffer that allocates each frame on the heap. The zero value is ready to use.
 type Heap struct {
 	frame
 }
@@ -58,6 +57,5 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable always returns true, because the memory of each Slice is allocated separately and does
-// not belong to the Heap.
+// Droppable always returns true, because each Slice has its own memory.
 func (h *Heap) Droppable() bool { return true }

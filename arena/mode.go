@@ -2,8 +2,7 @@ package arena
 
 import "fmt"
 
-// Mode says which memory a Pool uses for a frame: a part of the Pool's memory, or new memory on the
-// heap.
+// Mode says where a Pool keeps a frame.
 type Mode uint8
 
 const (

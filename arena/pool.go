@@ -37,7 +37,7 @@ type Pool struct {
 	// prev is the slot directly before the current frame. Without a current frame, the next search
 	// for memory begins after prev.
 	prev *slot
-	free *slot // list of the slots that are not in the ring
+	free *slot // the slots that are not in the ring
 	mode Mode
 
 	noHeap       bool
@@ -70,9 +70,8 @@ func Slots(n int) Option {
 	return func(p *Pool) { p.slots = make([]slot, n) }
 }
 
-// NoHeap keeps the Pool from allocating frames on the heap, so that it never uses more memory than
-// its capacity. If the Pool's memory has no room, Writable returns nil, and Write and Seal return
-// ErrFull.
+// NoHeap keeps the Pool from allocating frames on the heap. If the Pool's memory has no room,
+// Writable returns nil, and Write and Seal return ErrFull.
 func NoHeap() Option { return func(p *Pool) { p.noHeap = true } }
 
 // PromoteAfter sets the minimum age of a frame that [Slice.Promote] moves to the heap. The default
@@ -84,8 +83,7 @@ func PromoteAfter(d time.Duration) Option {
 	return func(p *Pool) { p.promoteAfter = d }
 }
 
-// NewPool returns a Pool with a memory of capacity bytes. It panics if capacity is negative or is
-// at least 4 GiB.
+// NewPool returns a Pool of capacity bytes. It panics if capacity is negative or at least 4 GiB.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
 		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity,
@@ -110,7 +108,7 @@ func NewPool(capacity int, opts ...Option) *Pool {
 // Mode returns the place of the previous frame.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the current frame has memory. A frame gets memory with its first byte.
+// placed reports whether the current frame has memory.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }

@@ -45,7 +45,7 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// Promote does not copy a frame with slot.due = never, because the frame is already on the heap.
+// never is the due time of a frame on the heap, which Promote does not copy.
 const never = math.MaxInt64
 
 func (s *slot) released() bool { return s.state.Load() != s.gen }

@@ -161,9 +161,8 @@ func (c *Cursor) late(now int64) Reason {
 	return NotMissed
 }
 
-// advance moves c to the newest keyframe, if there is one, in three cases: c waits for its first
-// keyframe, the next frame of c is no longer available, or c exceeds its allowance. The caller must
-// hold r.mu.
+// advance moves c to the newest keyframe, if c waits for it, has lost its next frame or exceeds its
+// allowance. The caller must hold r.mu.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -190,7 +189,7 @@ func (c *Cursor) advance(now int64) {
 	c.headPreamble = nil
 }
 
-// begin makes c start at the newest keyframe. r.keyOK must be set. The caller must hold r.mu.
+// begin makes c start at the newest keyframe, which must exist. The caller must hold r.mu.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
@@ -223,10 +222,8 @@ func (c *Cursor) moveTo(n, off int64) {
 	c.ring.lowest = min(c.ring.lowest, n)
 }
 
-// Take appends the next frames to dst, up to the batch limits, without copying them. It appends
-// only whole frames, and at least one if there is any. The added references to the frames belong to
-// dst, and are released when dst is released or sent. Take never waits for frames. If there is
-// nothing new, it returns the zero Batch.
+// Take appends the next whole frames to dst, up to the batch limits, without a copy. The caller
+// owns the new references. If there is nothing new, Take returns the zero Batch at once.
 //
 // On a closed ring, Take returns io.EOF after the last frame. On a closed cursor, it returns
 // ErrClosed. If Take returns an error, dst is unchanged.
@@ -243,7 +240,7 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	}
 	var now int64
 	if c.behind() {
-		now = r.now() // not needed otherwise; reading the clock is a third of the cost of Take
+		now = r.now() // reading the clock is a third of the cost of Take
 	}
 	c.advance(now)
 	switch {
@@ -292,8 +289,7 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a new Watcher, on which the method Next waits. Cursor.Close stops the Watcher, so
-// that Next returns.
+// watch returns a new Watcher for Next. Cursor.Close stops the Watcher, so that Next returns.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()

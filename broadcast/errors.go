@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrClosed is returned by Publish on a closed ring, and by Take on a closed cursor. For an open
-// cursor on a closed ring, Take returns io.EOF after the last frame instead.
+// ErrClosed is returned by Publish on a closed ring, and by Take on a closed cursor.
 var ErrClosed = errors.New("broadcast: closed")
 
 // FrameTooLargeError is returned by Publish for a frame that would not fit even into an empty ring.

@@ -15,11 +15,8 @@ type segment struct {
 	start, end int64 // the chain has the log's bytes [start, end)
 }
 
-// A byteLog keeps the bytes of all frames in a Ring. Offsets in the log count from the start of the
-// stream.
-//
-// The bytes are in a queue of segments, each with a small Chain. Finding a byte in the middle of
-// one long Chain would be slow.
+// A byteLog keeps the bytes of all frames in a Ring, at offsets from the start of the stream. It
+// uses many short Chains, because finding a byte in the middle of a long one is slow.
 type byteLog struct {
 	// Invariants:
 	//
@@ -38,7 +35,7 @@ type byteLog struct {
 
 const firstSegments = firstRecords / segmentPieces
 
-// at returns a pointer to the queue's entry for segment i. Segment 0 is the oldest segment.
+// at returns the queue's entry for segment i. Segment 0 is the oldest.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
 	if i >= len(l.queue) {
@@ -80,8 +77,7 @@ func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	return first, l.pieces
 }
 
-// emptyRange returns the range of pieces to record for a frame without bytes. The range consists of
-// the log's last piece.
+// emptyRange returns the range of pieces for a frame without bytes: the log's last piece.
 func (l *byteLog) emptyRange() (first, end uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the number of bytes in the first n pieces of p.

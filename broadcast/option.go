@@ -53,17 +53,13 @@ func MaxBytes(n int64) Option {
 	return func(o *options) { o.maxBytes = n }
 }
 
-// MaxFrames limits the number of frames that the ring keeps. The default is 16384, and the maximum
-// is 1 << 24.
+// MaxFrames limits the number of kept frames. The default is 16384, and the maximum is 1 << 24.
 //
-// The ring also limits the number of contiguous pieces of memory that hold the frames (see
-// [millrace.Chain.Pieces]). Frames that follow each other in one block usually form one piece. The
-// limit on pieces is MaxFrames or min(MaxBytes/1024, 262144), whichever is larger.
+// The ring also limits the contiguous pieces of memory (see [millrace.Chain.Pieces]) to MaxFrames
+// or min(MaxBytes/1024, 262144), whichever is larger.
 //
-// To record a frame, the ring needs 40 bytes of memory, and 16 bytes more if frames have a
-// Frame.Info. To record a piece, it needs 46 bytes. With the default limits, the records take up to
-// 1.4 MB. When the memory for records is full, the ring doubles it. The ring never shrinks this
-// memory.
+// The records need 40 bytes per frame, 16 bytes more if frames have a Frame.Info, and 46 bytes per
+// piece: up to 1.4 MB by default. They grow by doubling, and never shrink.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)
@@ -102,11 +98,8 @@ type cursorOptions struct {
 }
 
 // FromHead starts the cursor at the next frame that is published, even if it is not a keyframe. The
-// cursor's first batch begins with the preamble that the ring had when [Ring.Cursor] was called
-// (see [Ring.SetPreamble]).
-//
-// Without FromHead, a cursor starts at the newest keyframe, or at the next keyframe if the ring has
-// none.
+// first batch begins with the preamble that the ring had when [Ring.Cursor] was called (see
+// [Ring.SetPreamble]). Without FromHead, a cursor starts at the newest keyframe.
 func FromHead() CursorOption {
 	return func(o *cursorOptions) { o.from = fromHead }
 }

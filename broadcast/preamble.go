@@ -25,7 +25,7 @@ func (p *preamble) hold() *preamble {
 	return p
 }
 
-// drop removes a reference to p, which may be nil. After the last reference, it releases the chain.
+// drop removes a reference to p, which may be nil. The last drop releases the chain.
 func (p *preamble) drop() {
 	if p == nil {
 		return

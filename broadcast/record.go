@@ -64,7 +64,7 @@ func (l *records) begin(n int64) int64 {
 	return l.at(n - 1).end
 }
 
-// push appends the record of a new frame. The ring must have fewer frames than its limit.
+// push appends the record of a new frame. There must be fewer records than the limit.
 func (l *records) push(r record) {
 	if l.count() == len(l.recs) {
 		l.grow()
@@ -85,7 +85,7 @@ func (l *records) grow() {
 	}
 }
 
-// info returns the publisher's information about frame n, which must still be in the ring.
+// info returns the Frame.Info of frame n, which must still be in the ring.
 func (l *records) info(n int64) any {
 	if l.infos == nil {
 		return nil

@@ -9,13 +9,12 @@ import (
 
 // A Frame describes a chain that is passed to [Ring.Publish].
 type Frame struct {
-	// Key marks a frame at which a reader may start. If the frames of a stream are independent of
-	// each other, every frame has Key set.
+	// Key marks a frame at which a reader may start. If the frames are independent of each other,
+	// every frame has Key set.
 	Key bool
 
-	// Info is the publisher's information about the frame, or nil. A reader that takes frames one
-	// by one gets Info as Batch.Info and need not parse the frame. The readers share Info, so it
-	// must not be changed after Publish.
+	// Info is the publisher's information about the frame, or nil. Readers get it as Batch.Info and
+	// share it, so it must not be changed after Publish.
 	Info any
 }
 
@@ -53,7 +52,7 @@ type Ring struct {
 	stats Stats
 }
 
-// New returns an empty Ring. The publisher calls [Ring.Close] at the end of the stream.
+// New returns an empty Ring, which the publisher must close.
 func New(opts ...Option) *Ring {
 	r := &Ring{
 		opts: options{
@@ -181,7 +180,7 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict removes the record of the oldest frame, and records the loss in each cursor at that frame.
+// evict removes the record of the oldest frame, and notes the loss in each cursor at that frame.
 // The caller must hold r.mu, and must then drop the frame's bytes from r.log.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
@@ -295,7 +294,6 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 // get the remaining frames, and then io.EOF. Batches that readers have already taken stay valid.
 //
 // The ring releases its memory when every cursor has taken the remaining frames or was closed.
-//
 // Close always returns nil. Closing a closed ring does nothing.
 func (r *Ring) Close() error {
 	if r.end() {

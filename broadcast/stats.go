@@ -10,8 +10,7 @@ type Stats struct {
 	// keeps the newest keyframe and all frames after it.
 	Start bool
 
-	// Info is the publisher's information about the newest frame (Frame.Info). If the ring keeps no
-	// frames, Info is nil.
+	// Info is the Frame.Info of the newest frame, or nil if the ring keeps no frames.
 	Info any
 
 	Cursors  int // number of open cursors
@@ -19,7 +18,7 @@ type Stats struct {
 
 	PublishedFrames, PublishedBytes uint64 // frames and bytes that Publish accepted
 
-	Refused uint64 // frames that Publish refused as too large
+	Refused uint64 // frames that were too large for Publish
 	Evicted uint64 // frames that were dropped because of MaxBytes or MaxFrames, or by Evict
 
 	// GroupsCut counts how often the newest GOP became unusable for new readers. This happens if
@@ -27,15 +26,11 @@ type Stats struct {
 	// frames. New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts, by Reason, the frames that cursors have skipped. To skip frames, a cursor moves
-	// to the newest keyframe or, in a closed ring, to the end. Moves counts these moves.
+	// Lost counts, by Reason, the frames that cursors have skipped. In a move, a cursor skips to
+	// the newest keyframe or, in a closed ring, to the end. Moves counts these moves.
 	//
-	// A cursor moves if its next frame is not in the ring, or if it exceeds its allowance
-	// (MaxLagBytes, MaxLagFrames or MaxLagTime). Usually, it moves when its reader calls Take. If
-	// the reader does not call Take, it moves when a keyframe is published or the ring is closed.
-	//
-	// A move is counted when it happens. The reader's next batch reports the lost frames as
-	// Batch.Missed.
+	// A cursor moves when its reader calls Take, when a keyframe is published or when the ring is
+	// closed. The reader's next batch reports the lost frames as Batch.Missed.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 

@@ -14,15 +14,15 @@ const identity = "identity" // no encoding
 // acceptNames.
 type acceptance struct {
 	absent  bool                      // the request has no Accept-Encoding header
-	weights [len(acceptNames)]float64 // by index in acceptNames; negative if not in the headers
+	weights [len(acceptNames)]float64 // negative for an encoding that is not in the headers
 }
 
 const others = "*" // stands for all encodings that the headers do not name
 
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
-// parseAccept parses the values of Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores
-// invalid elements and encodings that are not in acceptNames.
+// parseAccept parses Accept-Encoding headers (RFC 9110, section 12.5.3), and ignores invalid
+// elements.
 func parseAccept(values []string) acceptance {
 	if len(values) == 0 {
 		return acceptance{absent: true}
@@ -64,8 +64,7 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns the weight that the client gives to the named encoding, or 0 if the client does
-// not accept the encoding. The name must be in acceptNames.
+// weight returns the weight of an encoding in acceptNames, or 0 if the client does not accept it.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {
@@ -73,8 +72,7 @@ func (h acceptance) weight(name string) float64 {
 		}
 	}
 	if name == identity {
-		// If the headers do not mention identity, the client accepts it, but prefers every other
-		// encoding that it accepts.
+		// A client accepts identity by default, but prefers every other encoding that it accepts.
 		return math.SmallestNonzeroFloat64
 	}
 	return 0

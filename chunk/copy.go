@@ -24,8 +24,7 @@ const (
 	// bytes. A block of this size stays in the processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
-	// fileStep is the number of bytes that Copy copies from file to file between two checks of its
-	// context.
+	// fileStep is the number of bytes copied from file to file between two checks of the context.
 	fileStep = 16 << 20
 
 	// kernelSplices reports whether the standard library uses splice for connections and
@@ -111,7 +110,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // src, or the file inside the io.LimitedReader src; else nil
+	file   *os.File // src, or the file inside an io.LimitedReader; may be nil
 	waits  interruption
 }
 
@@ -144,8 +143,8 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// kernelCounter returns a pointer to the field of c.report that counts the bytes of io.Copy(dst,
-// src), if the kernel moves these bytes. Otherwise it returns nil.
+// kernelCounter returns the counter for io.Copy(dst, src), or nil if the kernel does not move the
+// bytes.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -169,7 +168,6 @@ func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	return nil
 }
 
-// splicesFrom reports whether dst's ReadFrom can splice from a connection.
 func splicesFrom(dst io.Writer) bool {
 	switch dst.(type) {
 	case *net.TCPConn, *os.File:
@@ -188,8 +186,8 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is a TCP or Unix connection, or a file. The WriteTo and ReadFrom
-// methods of these types would allocate a buffer if the kernel cannot move the bytes.
+// kernelOnly reports whether x is a connection or a file. Its WriteTo or ReadFrom allocates a
+// buffer if the kernel cannot move the bytes.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -216,8 +214,7 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile is a file that counts the bytes that Read returns. It does not count bytes sent by
-// sendfile, which uses SyscallConn.
+// A countedFile counts the bytes that Read returns, but not the bytes that sendfile sends.
 type countedFile struct {
 	file contentFile
 	read int64
@@ -396,13 +393,12 @@ func (c *copying) tooLong(src io.Reader) error {
 	return nil
 }
 
-// canSplice reports whether the standard library can splice from src to a TCP connection.
 func canSplice(src io.Reader) bool {
 	_, isTCP := src.(*net.TCPConn)
 	return kernelSplices && (isTCP || isStream(src))
 }
 
-// sizeOf returns the number of bytes that src still has, or 0 if the number is unknown.
+// sizeOf returns the number of bytes left in src, or 0 if it is unknown.
 func sizeOf(src io.Reader) int64 {
 	switch s := src.(type) {
 	case *bytes.Reader:
@@ -468,7 +464,7 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		// Ignore the errors: regular files, for example, do not support deadlines.
+		// Ignore errors, because regular files do not support deadlines.
 		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {
@@ -476,10 +472,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop removes the deadlines that interrupt has set, and prevents a later interrupt.
-//
-// If dst is an incomplete response, stop leaves its write deadline in the past. Without this
-// deadline, net/http could end the body as if it were complete.
+// stop removes the deadlines and prevents new ones. An incomplete response keeps its write
+// deadline, without which net/http could end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

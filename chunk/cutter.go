@@ -2,27 +2,24 @@ package chunk
 
 import "bytes"
 
-// A Cutter finds the ends of records in a stream. A [Reader] cuts its chunks at these ends. [Lines]
-// and [JSON] return Cutters, and a [CutFunc] is a Cutter.
+// A Cutter finds the ends of records in a stream, at which a [Reader] cuts its chunks. [Lines] and
+// [JSON] return Cutters, and a [CutFunc] is a Cutter.
 //
-// One Cutter may serve any number of Readers at a time, because each Reader stores the state of the
-// search itself.
+// One Cutter may serve any number of Readers at a time.
 type Cutter interface {
-	// cut finds the whole records at the start of w.data that fit into w.limit bytes, and returns
-	// their total length. w.data is not empty.
+	// cut returns the total length of the whole records at the start of w.data that fit into
+	// w.limit bytes. w.data is not empty.
 	//
-	// If the first record does not end within w.limit bytes, cut returns the length of that record,
-	// which may be more than len(w.data). If the length is not known yet, cut returns 0. If no
-	// record can begin with the bytes of w.data, cut returns a negative number.
+	// If the first record is longer than w.limit, cut returns its length, which may be more than
+	// len(w.data). It returns 0 if the length is not known yet, and a negative number if no record
+	// can begin with these bytes.
 	//
-	// cut sets w.seen to the number of bytes that it need not search again. It may set w.state for
-	// its next call. If cut returns a length up to len(w.data), the Reader removes that many bytes
-	// from w.data before the next call. cut borrows w.
+	// cut sets w.seen to the number of bytes that it need not search again, and may set w.state.
+	// Before the next call, the Reader removes the returned records from w.data. cut borrows w.
 	cut(w *scan) int
 
-	// whole reports whether the bytes of w.data after the last end that cut has found are a
-	// complete record. The Reader calls it when the source has ended and cut has seen all of
-	// w.data. whole borrows w.
+	// whole reports whether the rest of w.data, after the last cut, is a complete record. The
+	// source must have ended, and cut must have seen all of w.data. whole borrows w.
 	whole(w *scan) bool
 }
 
@@ -31,9 +28,9 @@ type Cutter interface {
 //
 // Invariant: 0 ≤ seen ≤ len(data). The Cutter has already searched data[:seen].
 type scan struct {
-	// The bytes begin with the start of a record. A Cutter must not change or keep them.
+	// data begins with the start of a record. A Cutter must not change or keep it.
 	data []byte
-	seen int // number of bytes of data that cut need not search again
+	seen int // number of bytes already searched
 	// The Cutter may store a number here for its next call. It is 0 at the start of the stream.
 	state int
 	limit int // maximum number of bytes in a chunk, unless a record is longer
@@ -42,8 +39,7 @@ type scan struct {
 // CutFunc makes a Cutter from a function that finds the end of the first record in data. data is
 // not empty. The function returns:
 //
-//   - the length of the record in bytes. It may be more than len(data), if the record's start
-//     contains the length.
+//   - the length of the record in bytes, which may be more than len(data).
 //   - 0, if the length is not known yet.
 //   - a negative number, if no record can begin with these bytes.
 //
@@ -57,9 +53,8 @@ type scan struct {
 //		return 4 + int(binary.BigEndian.Uint32(data))
 //	})
 //
-// The Reader calls the function once for each record. If the last record is incomplete, the Reader
-// calls the function again for this record when more bytes have arrived. If the source ends within
-// a record, the Reader returns an error.
+// The Reader calls the function for each record, and again for an incomplete record when more bytes
+// have arrived. If the source ends within a record, the Reader returns an error.
 //
 // The function is called on one goroutine at a time, but not always the same one. It borrows data
 // and must not call the Reader.
@@ -92,8 +87,8 @@ func (anywhere) cut(w *scan) int {
 
 func (anywhere) whole(*scan) bool { return true }
 
-// Lines returns a Cutter that cuts after line feeds, so that a line includes its LF or CR LF. The
-// bytes after the last line feed of the source are a line, too.
+// Lines returns a Cutter that cuts after line feeds. A line includes its LF or CR LF. The bytes
+// after the last line feed of the source are a line, too.
 func Lines() Cutter { return lines{} }
 
 type lines struct{}

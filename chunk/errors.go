@@ -9,11 +9,11 @@ var (
 	// ErrClosed is returned by the reading methods of a Reader after Close.
 	ErrClosed = errors.New("chunk: Reader is closed")
 
-	// ErrTooLong is the Err of a [RecordError] for a record that is longer than [MaxRecord] allows.
+	// ErrTooLong is the Err of a [RecordError] for a record that is longer than [MaxRecord].
 	ErrTooLong = errors.New("chunk: record is longer than the limit")
 
-	// ErrNoRecord is the Err of a [RecordError] if the [Cutter] finds that no record can begin with
-	// the bytes at its Offset.
+	// ErrNoRecord is the Err of a [RecordError] if no record can begin with the bytes at its
+	// Offset.
 	ErrNoRecord = errors.New("chunk: not a record")
 
 	// ErrNoPosition is returned by [OpenTail] if no file of the log has the [Position].

@@ -71,8 +71,7 @@ func (f *servedFile) Read(p []byte) (int, error) {
 	return f.countedFile.Read(p)
 }
 
-// SyscallConn gives access to the file's descriptor, so that the kernel can send the file
-// (sendfile).
+// SyscallConn gives sendfile access to the file's descriptor.
 func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	f.moved = true
 	return f.countedFile.SyscallConn()
@@ -175,8 +174,8 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the response body. net/http passes the content of the file as an io.LimitedReader.
-// If src has another type, ReadFrom copies the bytes with Write.
+// ReadFrom sends the content of a file, which net/http passes as an io.LimitedReader. It copies any
+// other src with Write.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -236,8 +235,7 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, f *os.File, body *io.Limited
 	return nil
 }
 
-// destination returns net/http's response, which lets the kernel send the file. If a middleware
-// prevents this, destination returns a copiedBody.
+// destination returns net/http's response, or a copiedBody if a middleware prevents sendfile.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -250,7 +248,6 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody copies a body through memory and sends it with the Write method of a response.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {

@@ -98,8 +98,7 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// An openedFiles is an fs.FS of the regular files and directories in a fileRoot. A FileHandler
-// passes it to http.FileServerFS, which redirects requests and lists directories.
+// An openedFiles is the fs.FS for http.FileServerFS, which redirects and lists directories.
 type openedFiles struct{ fileRoot }
 
 // Open opens a regular file or a directory.

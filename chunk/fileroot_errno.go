@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// statusOfSyscall returns the HTTP status after a failed attempt to open a file. If err does not
-// come from a system call, it returns 0.
+// statusOfSyscall returns the HTTP status for an error of a system call, and 0 for any other error.
 func statusOfSyscall(err error) int {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

@@ -92,10 +92,9 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed makes the handler call f after each request, on the request's goroutine. The handler
-// calls f even if a panic has aborted the response. The Report that f receives counts the bytes of
-// files, and the separators between several ranges of a file. It does not count headers, directory
-// lists and error messages.
+// OnServed makes the handler call f after each request, on the request's goroutine, even if a panic
+// has aborted the response. The Report counts the bytes of files, and the separators between
+// ranges. It does not count headers, directory lists and error messages.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -103,8 +102,8 @@ func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	return func(h *FileHandler) { h.served = f }
 }
 
-// FileServer returns a handler for the files under root. It borrows root, which must stay open as
-// long as the handler is used.
+// FileServer returns a handler for the files under root. It borrows root, which must stay open
+// while the handler is in use.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 	return FileServerFS(rootFS{root}, opts...)
 }

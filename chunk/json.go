@@ -1,13 +1,12 @@
 package chunk
 
-// JSON returns a Cutter that cuts between consecutive JSON values. There may be JSON white space
-// between two values, such as a line feed, or nothing. JSON never cuts within a string, an object
-// or an array. White space after a value belongs to that value if it arrived in the same chunk.
-// Other white space belongs to the next value.
+// JSON returns a Cutter that cuts between consecutive JSON values, with or without white space
+// between them. White space after a value belongs to that value if it arrived in the same chunk,
+// and otherwise to the next value.
 //
-// JSON only finds the ends of values. It does not reject invalid JSON. It treats adjacent numbers
-// or words without a space between them as one value. To find the end of a number or word, JSON
-// must see the next byte. That byte does not count for [MaxRecord].
+// JSON only finds the ends of values, and does not reject invalid JSON. Adjacent numbers or words
+// without a space between them are one value. To find the end of a number or word, JSON must see
+// the next byte, which does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues is the Cutter that the function JSON returns. Its state (scan.state) is one number.
@@ -95,11 +94,8 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue scans the rest of a JSON string, array or object from p[i]. The argument state is the
-// state of the scan before p[i]. endValue does not check that brackets match.
-//
-// endValue returns the position after the value, and the new state. If the value does not end in p,
-// the position is len(p).
+// endValue scans the rest of a string, array or object from p[i]. It returns the position after the
+// value, or len(p), and the new state. It does not check that brackets match.
 func endValue(p []byte, i, state int) (next, nextState int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {

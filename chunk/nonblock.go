@@ -4,5 +4,5 @@ package chunk
 
 import "syscall"
 
-// nonblock is a flag for opening a file. It keeps the opening of a pipe from waiting for a writer.
+// nonblock is a flag for opening a pipe without waiting for a writer.
 const nonblock = syscall.O_NONBLOCK

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An encoding is a compression format that a precompressed file may have, such as gzip.
+// An encoding is a compression format of a precompressed file.
 type encoding struct {
 	name string // name in Accept-Encoding
 	ext  string
@@ -50,11 +50,8 @@ func olderBySeconds(a, b fs.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the available encodings that the client accepts, in the order of the client's
-// weights, highest first. The result plain reports whether the client accepts an unencoded
-// response.
-//
-// If the request has no Accept-Encoding header, choose returns no encodings, and plain is true.
+// choose returns the encodings that the client accepts, by descending weight. plain reports whether
+// the client accepts an unencoded response. Without an Accept-Encoding header, wanted is empty.
 func choose(accept acceptance, available []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

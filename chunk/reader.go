@@ -48,7 +48,7 @@ type Reader struct {
 
 	wake chan struct{} // wakes a waiting Next
 	mu   sync.Mutex    // guards the fields below; not held during src.Read
-	room sync.Cond     // wakes the goroutine when it may have to read or end
+	room sync.Cond     // wakes the goroutine to read or to end
 
 	filling filling
 	queue   []millrace.Ref // chunks that Next has not returned, in order
@@ -56,7 +56,7 @@ type Reader struct {
 
 	pendingErr error // error that Next returns once, after the queue
 	finalErr   error // error that Next returns forever, after the queue and pendingErr
-	fault      any   // value that src.Read panicked with on the goroutine
+	fault      any   // panic value of src.Read on the goroutine
 	probe      [1]byte
 	offset     int64 // number of bytes in the chunks that Next has returned
 
@@ -87,12 +87,9 @@ func Size(bytes int) ReaderOption {
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth sets how many chunks the Reader may read ahead of Next, including the chunk that is being
-// read. The default is 3. If the source pauses, the program can process up to three more chunks
-// before it has to wait.
-//
-// The chunks take up to Depth times Size bytes of memory, and more if records are longer. With the
-// default Size and Depth, this is 192 KiB.
+// Depth sets the number of chunks that the Reader may read ahead of Next, including the chunk that
+// is being read. The default is 3. The chunks take up to Depth times Size bytes of memory, and more
+// if records are longer.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
@@ -250,10 +247,8 @@ func (r *Reader) Offset() int64 {
 // Chunks returns the chunks as a sequence. Each chunk is valid until the body of the loop ends.
 // After a break, another loop or Next continues with the next chunk.
 //
-// The sequence ends when Next would return io.EOF. For any other error from Next, the last element
-// of the sequence is a nil chunk and the error.
-//
-// When ctx ends, the goroutine that reads ahead stops at once, even while the body of the loop
+// The sequence ends when Next would return io.EOF. For any other error, the last element is a nil
+// chunk and the error. When ctx ends, reading ahead stops at once, even while the body of the loop
 // runs.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -390,10 +385,9 @@ func (r *Reader) clearDeadline() {
 // returns nil.
 //
 // If the source has SetReadDeadline, as connections and pipes do, Close ends a blocked Read with a
-// deadline in the past. It waits at most a second for the Read to end, and leaves the source
-// without a read deadline. For any other source, Close does not wait: the goroutine and its block
-// of memory stay until the Read returns. To end the Read, the owner of the source must close the
-// source.
+// deadline in the past, which it then removes. It waits at most a second for the Read to end. For
+// any other source, Close does not wait: the goroutine and its block of memory stay until the Read
+// returns, for example because the owner closes the source.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -423,7 +417,6 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// A waker is a source with a read deadline.
 type waker interface {
 	SetReadDeadline(t time.Time) error
 }
@@ -449,8 +442,7 @@ func mayHang(src io.Reader) bool {
 	case *bytes.Reader, *bytes.Buffer, *strings.Reader, *millrace.ChainReader:
 		return false
 	case *os.File:
-		// Files that the kernel generates, such as those in /proc, report that they are regular and
-		// empty. A Read of some of them may wait.
+		// A file in /proc reports that it is regular and empty. Its Read may wait.
 		info, err := s.Stat()
 		return err != nil || !info.Mode().IsRegular() || info.Size() == 0
 	case *io.LimitedReader:

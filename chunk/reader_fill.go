@@ -147,8 +147,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns the length of the next chunk: whole records that have arrived. It returns 0 if there
-// is none yet. If the next record is invalid or too long, cut also sets r.finalErr.
+// cut returns the length of the next chunk, or 0 if no whole record has arrived. If the record is
+// invalid or too long, it sets r.finalErr.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -279,7 +279,6 @@ func (f *filling) cutterInput(limit int) *scan {
 	return &f.scan
 }
 
-// cut removes the first n bytes from the block's data.
 func (f *filling) cut(n int) {
 	f.start += n
 	f.offset += int64(n)
@@ -287,9 +286,8 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block with a new block of the given size, and copies the slice rest to the
-// start of the new block. The slice has the bytes that are not in a chunk yet. The size must be
-// greater than len(rest).
+// carry replaces the block with a new one that begins with rest. size must be greater than
+// len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

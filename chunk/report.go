@@ -4,12 +4,9 @@ import "fmt"
 
 // A Report says how many bytes were moved, and how.
 //
-// If a regular file is sent to a TCP connection or an HTTP response, the numbers are exact: Copied
-// counts the bytes that passed through this process's memory, and Sendfile counts the bytes that
-// the kernel sent.
-//
-// For all other copies, the types of the source and the destination determine which field counts
-// the bytes. On Linux, there are four cases in which the bytes count as moved by the kernel:
+// From a regular file to a TCP connection or an HTTP response, the numbers are exact. For all other
+// copies, the types of the source and the destination determine which field counts the bytes. On
+// Linux:
 //
 //   - From a regular file to a regular file: CopyFileRange.
 //   - From a regular file to a Unix socket: Sendfile.
@@ -18,11 +15,7 @@ import "fmt"
 //     Splice. This is not exact for a response over TLS, because its bytes are copied to be
 //     encrypted.
 //
-// In all other cases, the bytes count as Copied. If the source is an io.LimitedReader and the
-// destination is a Unix socket, the bytes also count as Copied.
-//
-// The Report cannot show whether the kernel shares the pages of a file or copies them within the
-// system call.
+// All other bytes count as Copied, and so do bytes from an io.LimitedReader to a Unix socket.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64
@@ -35,11 +28,11 @@ type Report struct {
 // sniffLen is the number of bytes of a body that net/http copies before the kernel sends the rest.
 const sniffLen = 512
 
-// FastPath checks the Report of one transfer. It returns nil if the kernel moved the bytes.
-// Otherwise it returns an error with the number of copied bytes. FastPath ignores up to 512 copied
-// bytes, because net/http copies the first bytes of every body.
+// FastPath returns nil if the kernel moved the bytes of one transfer. Otherwise it returns an error
+// with the number of copied bytes. It ignores up to 512 copied bytes, because net/http copies the
+// first bytes of every body.
 //
-// A response over TLS or HTTP/2 is always copied. A response with several ranges is copied, too.
+// A response over TLS or HTTP/2, or with several ranges, is always copied.
 //
 // A test that calls FastPath fails when someone adds a middleware that hides the connection:
 //
@@ -60,8 +53,7 @@ func (r *Report) add(counter *int64, n int64) {
 	r.Bytes += n
 }
 
-// addFile counts n sent bytes of a file. Of these, the nRead bytes that this process has read count
-// as Copied. The bytes that the kernel has sent count as Sendfile.
+// addFile counts n sent bytes of a file: nRead bytes as Copied, and the others as Sendfile.
 func (r *Report) addFile(n, nRead int64) {
 	copied := min(n, nRead)
 	r.add(&r.Copied, copied)

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// maxWrappers is the maximum number of nested wrappers of a response. A faulty wrapper may wrap
-// itself.
+// maxWrappers limits the number of nested wrappers. A faulty wrapper may wrap itself.
 const maxWrappers = 32
 
 // bodyHead holds the headers that describe the body. A middleware that changes a header may also
@@ -18,8 +17,8 @@ func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether the response headers h show that a middleware may encode the body. A
-// middleware that can compress sets Vary before the handler runs.
+// encodes reports whether the headers show that a middleware may encode the body. A middleware that
+// can compress sets Vary before the handler runs.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true

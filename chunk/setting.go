@@ -17,15 +17,14 @@ const (
 	mostDepth   = 16
 )
 
-// A Setting holds the three values that a [Tuner] adjusts: the number of workers, the size of a
-// chunk, and the number of chunks that are read ahead.
+// A Setting holds the three values that a [Tuner] adjusts.
 type Setting struct {
 	Workers   int // maximum number of workers that work at the same time
 	ChunkSize int // size of a chunk in bytes, as set by Size
 	Depth     int // chunks that each Reader reads ahead, as set by Depth
 }
 
-// memory returns how many bytes the chunks of one Reader and its workers may take.
+// memory returns the maximum number of bytes in the chunks of one Reader and its workers.
 func (s Setting) memory() int64 { return int64(s.ChunkSize) * int64(s.Depth+s.Workers) }
 
 func (s Setting) clamp(least, most Setting) Setting {

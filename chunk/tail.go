@@ -23,8 +23,8 @@ const (
 var errTruncated = errors.New("chunk: the file has been truncated")
 
 // A Tail is the endless stream of the bytes that are appended to a log file, like the output of
-// tail -F. Read waits at the end of the file for more bytes, and continues with the next file when
-// the log has been rotated. Read never returns io.EOF. Use a Tail as the source of a [Reader]:
+// tail -F. Read waits at the end of the file for more bytes, and continues with the next file after
+// a rotation. Read never returns io.EOF. Use a Tail as the source of a [Reader]:
 //
 //	tail, err := chunk.OpenTail(name, position)
 //	if err != nil {
@@ -36,17 +36,17 @@ var errTruncated = errors.New("chunk: the file has been truncated")
 //
 // # Rotation by renaming
 //
-// If the name of the log refers to another file than before, the log has been rotated. Read first
-// returns the rest of the old file, and waits until the new file has a byte and one more
-// [PollInterval] has passed. Then it continues at the start of the new file. No byte is lost or
-// repeated if these conditions hold:
+// If the name of the log refers to another file than before, the log has been rotated. Read returns
+// the rest of the old file. It then waits until the new file has a byte and one more [PollInterval]
+// has passed, and continues at the start of the new file. No byte is lost or repeated if these
+// conditions hold:
 //
 //   - One PollInterval after the first byte of the new file, the writer no longer writes to the old
 //     file.
 //   - Between two calls to Read, and within one PollInterval, the log is rotated at most once. With
-//     the option [Rotated], the log may be rotated more often, as long as the modification times of
-//     the files differ. Two files have the same time if they are written within one tick of the
-//     file system's clock. A tick may be several milliseconds, or one or two seconds.
+//     the option [Rotated], it may be rotated more often, as long as the modification times of the
+//     files differ. Files that are written within one tick of the file system's clock have the same
+//     time. A tick may be several milliseconds, or one or two seconds.
 //
 // If the old file ends within a record, the record continues with the first bytes of the new file.
 // If the name does not exist, Read continues to wait for bytes in the old file. The name may be a
@@ -54,16 +54,16 @@ var errTruncated = errors.New("chunk: the file has been truncated")
 //
 // # Truncation
 //
-// If the file has become shorter than the bytes that Read has returned, or its first KiB has
-// changed, the file has been truncated, or copied and truncated (copytruncate). Read continues at
-// the start of the file. With [Rotated], it first returns the rest of the copy. Without Rotated,
-// bytes that Read has not returned before the truncation are lost. Bytes that the writer appends
-// between the copy and the truncation are lost in any case.
+// If the file is shorter than the bytes that Read has returned, or its first KiB has changed, the
+// file has been truncated, or copied and truncated (copytruncate). Read continues at the start of
+// the file. With [Rotated], it first returns the rest of the copy. Without Rotated, bytes that Read
+// has not returned before are lost. Bytes that the writer appends between the copy and the
+// truncation are lost in any case.
 //
 // Read cannot notice a truncation if, within one PollInterval, the file grows again to at least as
-// many bytes as Read has returned, and its first bytes (up to 1 KiB) are the same as before. This
-// can happen if Read has returned only a header line that the writer repeats in each file. Bytes
-// that Read has not returned before the truncation are then lost.
+// many bytes as Read has returned, with the same first bytes (up to 1 KiB). Bytes that Read has not
+// returned before are then lost. This can happen if Read has returned only a header line that each
+// file repeats.
 //
 // # Systems
 //
@@ -77,7 +77,7 @@ type Tail struct {
 	pattern string        // see Rotated
 	wake    chan struct{} // wakes a waiting Read after a new deadline or Close
 
-	// Fields that only Read uses:
+	// Only Read uses these fields.
 	headBuf [headLen]byte
 	noticed time.Time // when next was opened
 	failing time.Time // time of the first failed attempt to open the next file, or zero
@@ -96,7 +96,7 @@ type Tail struct {
 type tailPart struct {
 	start  int64  // offset of the part in the stream
 	offset int64  // offset of the part in the file
-	head   []byte // the first bytes of the file, as far as they are known
+	head   []byte // first bytes of the file, as far as known
 }
 
 // A TailOption changes the Tail that [OpenTail] returns. An option panics if its value is invalid.
@@ -111,13 +111,13 @@ func PollInterval(d time.Duration) TailOption {
 	return func(t *Tail) { t.poll = d }
 }
 
-// Rotated sets the names of the older files of the log, as a pattern for filepath.Glob. For
-// example, the pattern "/var/log/app.log.?" matches app.log.1 and app.log.2. The pattern must not
-// match other files, such as compressed files.
+// Rotated sets the pattern (see filepath.Glob) for the older files of the log. For example,
+// "/var/log/app.log.?" matches app.log.1 and app.log.2. The pattern must not match other files,
+// such as compressed files.
 //
-// With Rotated, a Tail finds the file of a [Position] after a rotation. It then reads the files
-// from that file to the current one, in the order of their modification times. It also finds the
-// copy of a truncated file.
+// With Rotated, a Tail finds the file of a [Position] after a rotation. It reads the files from
+// that file to the current one, in the order of their modification times. It also finds the copy of
+// a truncated file.
 func Rotated(pattern string) TailOption {
 	if _, err := filepath.Match(pattern, ""); err != nil {
 		panic(fmt.Sprintf("chunk: Rotated(%q): %v", pattern, err))
@@ -197,7 +197,6 @@ func (t *Tail) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// interrupted returns an error if t is closed or the read deadline has passed.
 func (t *Tail) interrupted() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,8 +209,6 @@ func (t *Tail) interrupted() error {
 	return nil
 }
 
-// wait pauses for the poll interval, or until the deadline passes or SetReadDeadline or Close is
-// called.
 func (t *Tail) wait() {
 	t.mu.Lock()
 	d := t.poll
@@ -310,9 +307,7 @@ func (t *Tail) ignoreBriefly(err error) error {
 	return nil
 }
 
-// restart is called after the current file has been truncated. If a rotated file is a copy of the
-// current file, restart continues in the copy, at the same offset. Otherwise it continues at the
-// start of the current file.
+// restart continues a truncated file in its rotated copy, or at its start if there is none.
 func (t *Tail) restart() error {
 	head, at := t.current()
 	if file, head, err := t.findRotated(newPosition(at, head), nil, nil); err == nil {
@@ -379,10 +374,8 @@ func (t *Tail) rotated() []string {
 	return names
 }
 
-// findRotated opens the oldest file that matches the Position p, and returns the file and its first
-// bytes. If the caller already has an open file that matches p, it passes the file and the file's
-// first bytes as found and foundHead. findRotated takes ownership of this file, and returns it if
-// no rotated file that matches is older. Otherwise found is nil.
+// findRotated opens the oldest file that matches p, and returns it with its first bytes. found is a
+// file that already matches, or nil. findRotated takes ownership of found, and may return it.
 func (t *Tail) findRotated(p Position, found *os.File, foundHead []byte) (*os.File, []byte, error) {
 	for _, name := range t.rotated() {
 		file, head, err := openAt(name, p)
@@ -464,8 +457,8 @@ func (t *Tail) notify() {
 	}
 }
 
-// Close closes the file. Every Read, even a Read that is waiting, then returns an error that
-// matches os.ErrClosed (see errors.Is). Position still works.
+// Close closes the file. Every Read, even a waiting one, then returns an error that matches
+// os.ErrClosed (see errors.Is). Position still works.
 func (t *Tail) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

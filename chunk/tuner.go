@@ -16,10 +16,9 @@ import (
 // processor clock.
 const tunerInterval = 250 * time.Millisecond
 
-// A Tuner adjusts three values while a program works: the number of workers, the size of the
-// chunks, and the number of chunks that are read ahead. It measures processor time, memory, waiting
-// and the processed bytes. It tries one step at a time, and reverts a step that has no benefit.
-// docs/chunk.md has the table of its rules.
+// A Tuner adjusts the number of workers, the size of the chunks, and the number of chunks read
+// ahead, while a program works. It tries one step at a time, and reverts a step that has no
+// benefit. docs/chunk.md has the table of its rules.
 //
 // One Tuner may serve any number of Readers and workers, and measures them together. All methods
 // may be called from any goroutine.
@@ -60,8 +59,7 @@ func Between(least, most Setting) TunerOption {
 }
 
 // NewTuner returns a Tuner. Its first Setting is two workers per processor, chunks of 64 KiB and a
-// Depth of 3, within the limits that [Between] sets. The Setting does not change until Run is
-// called.
+// Depth of 3, within the limits of [Between]. The Setting does not change until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
 	t := &Tuner{moves: make(map[string]uint64), rules: tuning{
@@ -169,7 +167,7 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample returns the memory in use, and what the process has done since the previous call.
+// sample returns the memory in use, and the activity since the previous call.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// processorTime returns the process's processor time, in kernel mode and user mode.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail with valid arguments

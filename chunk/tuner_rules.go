@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A sample holds the measurements of one interval, between two calls to Tuner.sample.
+// A sample holds the measurements between two calls to Tuner.sample.
 type sample struct {
 	elapsed    time.Duration // above 0
 	processors float64       // number of processors that the process may use
@@ -57,7 +57,7 @@ const (
 	notPaid = "not_paid" // Stats counts reverted steps under this name
 
 	freeShare, busyShare = 0.70, 0.85 // of the processors; in between, Workers stays the same
-	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, no step may use more
+	roomShare, fullShare = 0.75, 0.90 // roomShare and fullShare are shares of the memory limit. Above roomShare, no step may use more memory.
 	// mostGrowth is in bytes a second. If the memory grows faster, the rule memory_grows applies.
 	mostGrowth = 10e6
 	tolerance  = 0.05 // as a share of the speed
@@ -116,9 +116,7 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// loadChanged reports whether the load differs between two measures with the same Setting. It
-// compares their speed, their share of the processors in use, and whether workers waited in
-// Acquire.
+// loadChanged reports whether the load differs between two measures with the same Setting.
 func (m *measure) loadChanged(earlier *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, earlier.spread)
 	return math.Abs(m.speed-earlier.speed) > max(otherSpeed*earlier.speed, chance) ||
@@ -228,8 +226,8 @@ func (t *tuning) judge(m *measure) (kept bool) {
 	return true
 }
 
-// tryRules tries the rules in order, until one of them changes the Setting. It returns the name of
-// that rule, or "". The argument m is the measure of the current Setting.
+// tryRules tries the rules in order, until one changes the Setting. It returns that rule's name, or
+// "". m is the measure of the current Setting.
 func (t *tuning) tryRules(m *measure) (reason string) {
 	if t.usual.speed == 0 || m.loadChanged(&t.usual) {
 		t.usual, t.best = *m, m.speed
@@ -254,11 +252,8 @@ func (t *tuning) tryRules(m *measure) (reason string) {
 	return ""
 }
 
-// try applies the step of rule k. It does nothing and returns false in these cases:
-//
-//   - The measure m does not meet the rule's condition.
-//   - The step was reverted in this round.
-//   - The Tuner's limits, or the memory, do not allow the step.
+// try applies the step of rule k. It returns false if m does not meet the condition, if the rule is
+// barred, or if the limits or the memory do not allow the step.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false

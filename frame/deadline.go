@@ -12,8 +12,7 @@ type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
 	part   Part                                          // the part that due applies to
-	// due is the time by which the header or payload must be complete. It is zero while no time
-	// limit is running.
+	// due is the time by which the part must be complete; zero if no limit is running.
 	due   time.Time
 	armed bool // conn's read deadline is set to due
 }

@@ -14,16 +14,14 @@ import (
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit is the largest limit that an Option accepts: 1 GiB. The size of a frame therefore
-	// fits into an int on every machine.
+	// maxLimit is the largest limit, so that a frame's size fits into an int on every machine.
 	maxLimit = 1 << 30
 
 	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
 	// payload has arrived. When the memory is full, the Decoder doubles it.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads limits the number of consecutive reads that return neither bytes nor an error.
-	// At this limit, the Decoder returns io.ErrNoProgress, as bufio does.
+	// maxEmptyReads limits the consecutive reads without bytes or an error, as in bufio.
 	maxEmptyReads = 100
 
 	// maxKept is the maximum capacity, in bytes, of a buffer that a Decoder keeps for its next
@@ -34,8 +32,7 @@ const (
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxPayload limits the size of a payload to n bytes. The default is 1 MiB. To set a different
-// limit for some kinds of frames, use MaxKind.
+// MaxPayload limits the size of a payload to n bytes. The default is 1 MiB.
 func MaxPayload(n int) Option {
 	checkLimit("MaxPayload", n)
 	return func(d *Decoder) { d.maxPayload = n }
@@ -87,10 +84,8 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 // may be mixed.
 //
 // A *LimitError, a *TimeoutError or an error of the Format ends the stream. Every later call
-// returns the same error.
-//
-// After any other error, such as arena.ErrFull or the expiry of a deadline that the caller has set,
-// Next or NextInto may be called again. No bytes are lost, even inside a frame.
+// returns the same error. After any other error, such as arena.ErrFull or an expired deadline of
+// the caller, Next or NextInto may be called again. No bytes are lost, even inside a frame.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format    // nil if v is set
@@ -117,9 +112,8 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that reads frames of the format f from r. The Decoder borrows r and
-// f as long as it is used. There is nothing to close. After Next or NextInto has returned a frame,
-// the next byte of r is the first byte after the frame. After an error, r may be inside a frame.
-// NewDecoder panics if a header is larger than the Reader's Size.
+// f, and needs no Close. It reads no byte after the frame that it returns. After an error, r may be
+// inside a frame. NewDecoder panics if headers are larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	size := f.HeaderSize()
 	d := newDecoder(r, size, size, opts)
@@ -149,14 +143,11 @@ func newDecoder(r *millrace.Reader, minHeader, maxHeader int, opts []Option) *De
 }
 
 // Next appends the next frame, header and payload, to dst, which owns the bytes. It copies nothing.
-// A frame that arrived in one block of memory is one piece of dst. If the previous frame in dst
-// came from the same block, both frames share a piece.
 //
 // The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
 // inside one. If Next returns an error, dst is unchanged.
 //
-// Next panics if the Format is a [Sealed], which has encrypted frames. Call NextInto instead, which
-// decrypts the frames.
+// Next panics if the Format is a [Sealed]. Use NextInto, which decrypts the frames.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -189,18 +180,13 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto reads the next frame, header and payload, into buf. It returns the frame as a Slice,
-// which the caller owns and releases. The frame is contiguous. If buf already has bytes, they come
-// before the frame in the Slice.
-//
-// NextInto reads large payloads from the source directly into buf's memory. If the Format
-// implements [Sealed], NextInto decrypts the frame.
+// NextInto reads the next frame, header and payload, into buf, and decrypts it if the Format is a
+// [Sealed]. It returns the frame as a contiguous Slice, which the caller owns. If buf already has
+// bytes, they come before the frame in the Slice.
 //
 // The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside
-// one, and arena.ErrFull if buf has no room. [Decoder] says which errors end the stream.
-//
-// After any error, buf is unchanged. If the error does not end the stream, the next call continues
-// with the bytes that have arrived, in the same Buffer or another one.
+// one, and arena.ErrFull if buf has no room. After any error, buf is unchanged. If the error does
+// not end the stream (see [Decoder]), the next call may use another Buffer.
 //
 // If buf is a Pool with NoHeap, set MaxPayload below the Pool's capacity, because a larger frame
 // never fits.
@@ -292,7 +278,7 @@ func (d *Decoder) readFull(p []byte) (n int, err error) {
 func undo(buf arena.Buffer, base int) {
 	buf.Truncate(base)
 	if base == 0 {
-		_ = buf.Take() // buf is empty: Take frees the memory of the frame
+		_ = buf.Take() // frees the memory of the frame
 	}
 }
 

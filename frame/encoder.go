@@ -19,8 +19,7 @@ type headerAppender interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// NewEncoder returns an Encoder that builds frames in the format f. The Encoder borrows f until the
-// last use of the Encoder.
+// NewEncoder returns an Encoder for the format f. It borrows f until the Encoder's last use.
 func NewEncoder(f Encoding) *Encoder {
 	size := f.HeaderSize()
 	return &Encoder{f: f, minHeader: size, maxHeader: size}
@@ -45,16 +44,14 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 	return nil
 }
 
-// Assemble builds a frame in buf and returns it as a Slice, which the caller owns and releases. If
-// buf already has bytes, they come before the frame in the Slice.
+// Assemble builds a frame in buf and returns it as a Slice, which the caller owns. If buf already
+// has bytes, they come before the frame in the Slice.
 //
-// Assemble calls writePayload once. The function writePayload adds the payload to buf with Write or
-// Writable. It must not call buf.Take, and must not use buf after it returns. Assemble then adds
-// the header, with the length of the payload filled in.
+// The function writePayload is called once, and adds the payload with Write or Writable. It borrows
+// buf and must not call Take. Assemble then adds the header, with the payload's length filled in.
 //
-// If writePayload returns an error, or if the Encoding cannot encode the header, Assemble returns
-// that error. If buf has no room for the header, the error is arena.ErrFull. After an error, buf is
-// unchanged.
+// Assemble returns the errors of writePayload and of the Encoding. If buf has no room for the
+// header, the error is arena.ErrFull. After an error, buf is unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	writePayload func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.maxHeader

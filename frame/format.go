@@ -10,8 +10,7 @@ type Header struct {
 // A Format parses the headers of a protocol's frames. A Format with state belongs to one Decoder or
 // Encoder.
 type Format interface {
-	// HeaderSize returns the size of every header in bytes: at least 1, at most the Size of the
-	// Reader.
+	// HeaderSize returns the size of every header in bytes: at least 1, at most the Reader's Size.
 	HeaderSize() int
 	// Parse parses a header of HeaderSize bytes, which it borrows. In the Header that Parse
 	// returns, Payload must not be negative. If Parse returns an error, the stream ends, and the
@@ -22,8 +21,8 @@ type Format interface {
 // An Encoding is a Format that can also write headers.
 type Encoding interface {
 	Format
-	// AppendHeader appends the header h, in HeaderSize bytes, to dst and returns the extended
-	// slice. It borrows dst. It returns an error if the protocol cannot express h.
+	// AppendHeader appends the header h to dst, which it borrows, and returns the extended slice.
+	// It returns an error if the protocol cannot express h.
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
@@ -31,8 +30,7 @@ type Encoding interface {
 // [MQTT], [Lines] and [RESPBulk] are VarFormats. A VarFormat with state belongs to one Decoder or
 // Encoder.
 type VarFormat interface {
-	// MaxHeader returns the size of the longest header in bytes: at least 1, at most the Size of
-	// the Reader.
+	// MaxHeader returns the size of the longest header in bytes, from 1 to the Reader's Size.
 	MaxHeader() int
 	// ParseVar parses the header at the start of p, which it borrows, and returns the header and
 	// its size. The slice p has 1 to MaxHeader bytes. It may contain bytes after the header. If p
@@ -45,8 +43,8 @@ type VarFormat interface {
 // A VarEncoding is a VarFormat that can also write headers.
 type VarEncoding interface {
 	VarFormat
-	// AppendHeader appends the header h to dst and returns the extended slice. It borrows dst. It
-	// returns an error if the protocol cannot express h.
+	// AppendHeader appends the header h to dst, which it borrows, and returns the extended slice.
+	// It returns an error if the protocol cannot express h.
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 

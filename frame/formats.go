@@ -9,12 +9,10 @@ import (
 	"strconv"
 )
 
-// Ready-made formats.
-
-// Uint16 returns the format of frames that begin with the length of the payload in two bytes.
+// Uint16 returns the format of frames that begin with the payload's length in two bytes.
 func Uint16(order binary.ByteOrder) Encoding { return lengthPrefix{2, order} }
 
-// Uint32 returns the format of frames that begin with the length of the payload in four bytes.
+// Uint32 returns the format of frames that begin with the payload's length in four bytes.
 func Uint32(order binary.ByteOrder) Encoding { return lengthPrefix{4, order} }
 
 type lengthPrefix struct {
@@ -55,8 +53,8 @@ func tooLong(h Header, size int) error {
 // math.MaxInt, which is above every limit of a Decoder.
 func payload(n uint64) int { return int(min(n, math.MaxInt)) }
 
-// Varint returns the format of frames that begin with the length of the payload as a varint (see
-// [binary.AppendUvarint]). Streams of length-delimited Protocol Buffers have this format.
+// Varint returns the format of frames that begin with the payload's length as a varint (see
+// [binary.AppendUvarint]), such as length-delimited Protocol Buffers.
 func Varint() VarEncoding { return varint{} }
 
 type varint struct{}
@@ -76,8 +74,8 @@ func (varint) AppendHeader(dst []byte, h Header) ([]byte, error) {
 }
 
 // MQTT returns the format of MQTT control packets (MQTT 5.0, section 2.1). [Header.Kind] is the
-// packet type, 0 to 15, and [Header.Info] has the four flag bits. The payload of the frame contains
-// the packet's variable header and payload.
+// packet type, 0 to 15, and [Header.Info] has the four flag bits. The frame's payload is the
+// packet's variable header and payload.
 func MQTT() VarEncoding { return mqtt{} }
 
 type mqtt struct{}

@@ -1,15 +1,12 @@
-// Package millracetest finds blocks that a program's tests have not released, and slices that were
-// kept after the release.
+// Package millracetest finds unreleased blocks, and slices that were kept after the release.
 //
 // A package that uses Millrace calls Main from its TestMain:
 //
 //	func TestMain(m *testing.M) { millracetest.Main(m) }
 //
-// A test that can choose its Pool uses [NewPool]. This Pool overwrites the bytes of released
-// blocks, and the test fails if blocks have not been released at the end. A test of code that uses
-// [millrace.DefaultPool] calls [NoLeaks].
-//
-// With -tags invariants, a failure lists the stacks of the calls that took the missing blocks.
+// A test that can choose its Pool uses [NewPool], which also overwrites released blocks. A test of
+// code that uses [millrace.DefaultPool] calls [NoLeaks]. With -tags invariants, a failure lists the
+// stacks of the calls that took the missing blocks.
 package millracetest
 
 import (
@@ -23,12 +20,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leak"
 )
 
-// Main runs the tests and exits with their exit code. If the tests pass, Main then checks for
-// leaks: the exit code is 1 if a goroutine that the tests have started is still running, or a block
-// has not been released. Main checks the blocks of [millrace.DefaultPool] and of the given Pools.
-//
-// Goroutines have ten seconds to end. Main does not check failed tests for leaks, because a test
-// that stops in the middle releases nothing.
+// Main runs the tests and exits with their exit code. If the tests pass, but a goroutine that they
+// have started is still running or a block has not been released, the exit code is 1. Main checks
+// the blocks of [millrace.DefaultPool] and of the given Pools. Goroutines have ten seconds to end.
 func Main(m *testing.M, pools ...*millrace.Pool) {
 	os.Exit(run(m.Run, os.Stderr, append(slices.Clip(pools), millrace.DefaultPool())))
 }
@@ -87,8 +81,8 @@ func atEnd(t testing.TB, leaks func() string) {
 }
 
 // NewPool returns a Pool for one test, with the options [millrace.Poison] and opts. At the end of
-// the test t, all blocks must have been released (see [CheckPool]). The bytes of a released block
-// become 0xDB in every build, so a test that reads a slice too late gets wrong bytes.
+// the test, all blocks must have been released (see [CheckPool]). The bytes of a released block
+// become 0xDB in every build, so a late read gets wrong bytes.
 func NewPool(t testing.TB, opts ...millrace.PoolOption) *millrace.Pool {
 	t.Helper()
 	p := millrace.NewPool(append(slices.Clip(opts), millrace.Poison())...)

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// do executes cmd. It retries the command as often as the options of the go-redis client allow.
+// do executes cmd, and retries it as often as the options of the go-redis client allow.
 func (c *Client) do(ctx context.Context, cmd command) error {
 	if c.settings.onCall != nil {
 		return c.doObserved(ctx, cmd)
@@ -67,7 +67,7 @@ func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	}
 }
 
-// A call executes one command. It chooses the server for each try, and decides whether to retry.
+// A call executes one command, with retries.
 type call struct {
 	client *Client
 	ctx    context.Context
@@ -81,7 +81,6 @@ type call struct {
 	timedOut bool // a try has ended with a timeout, so a second timeout ends the call
 }
 
-// run executes cmd, and retries it if that is safe.
 func (k *call) run(cmd command) error {
 	counted, err := k.client.admit(k.ctx, k.client.weightOf(cmd))
 	if err != nil {
@@ -113,8 +112,7 @@ func (k *call) try(cmd command) error {
 	return err
 }
 
-// connect returns a connection to the server for the next try. The caller must return the
-// connection with release.
+// connect returns a connection for the next try. The caller must return it with release.
 func (k *call) connect() (*conn, error) {
 	k.node, k.target = k.target, nil
 	if k.node == nil {
@@ -145,8 +143,8 @@ func (k *call) prepare(err error) error {
 	return nil
 }
 
-// reload makes go-redis reload the topology if err may mean that the topology has changed. This
-// happens even if the call is not retried, because later calls need the new topology.
+// reload makes go-redis reload the topology if err may mean a change of the topology. Later calls
+// need the new topology, even if this call is not retried.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
@@ -161,7 +159,6 @@ func (k *call) reload(err error) {
 	}
 }
 
-// retryable reports whether the call may be tried again after err, and whether to pause first.
 func (k *call) retryable(err error) (yes, pause bool) {
 	if k.tries >= k.client.router.retries || k.cmd.used || k.client.sticky != nil {
 		return false, false
@@ -200,9 +197,7 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node of the server that a redirection (MOVED or ASK) names. addr is the
-// address in the redirection. If the address is invalid, or if the node cannot be added, nodeAt
-// returns nil.
+// nodeAt returns the node for the address in a redirection, or nil if there is no such node.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
 	colon := strings.LastIndexByte(addr, ':')

@@ -7,7 +7,7 @@ import (
 
 // A CallInfo describes a call before it starts. See [OnCall].
 type CallInfo struct {
-	// Op is GET, GETRANGE, STRLEN or SET. For a Pipeline and an MGet, it is PIPELINE.
+	// Op is GET, GETRANGE, STRLEN or SET, or PIPELINE for a Pipeline and an MGet.
 	Op string
 
 	Keys []string // the key of the call, or all keys of a Pipeline or MGet, in order
@@ -23,9 +23,8 @@ type CallResult struct {
 	// than the length of the value.
 	Bytes int64
 
-	// Addr is the address of the server, as in the options of the go-redis client. Behind a
-	// Sentinel, Addr is the address of the master. Addr is empty if the call has used no server, or
-	// several servers.
+	// Addr is the address of the server, or of a Sentinel's master. It is empty if the call has
+	// used no server or several servers.
 	Addr string
 
 	Retries int // number of retries, including redirections
@@ -33,9 +32,7 @@ type CallResult struct {
 
 var errPanicked = errors.New("redisbuf: the call has panicked")
 
-// observe reports a call to the function that the option OnCall has set. The argument run must
-// execute the call and store the result in r. After run, observe passes this result to the function
-// that the OnCall function has returned, if any.
+// observe executes run, which must store its result in r, and reports the call to OnCall.
 func (c *Client) observe(ctx context.Context, info CallInfo, run func(r *CallResult)) {
 	done := c.settings.onCall(ctx, info)
 	r := CallResult{Err: errPanicked}
@@ -83,8 +80,7 @@ func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) 
 	return err
 }
 
-// moved returns how many bytes of a value the command cmd has read or set. err is the command's
-// error, or nil.
+// moved returns the number of bytes of the value that cmd has read or set. err may be nil.
 func moved(cmd command, err error) int64 {
 	if err != nil && cmd.info().writes {
 		return 0

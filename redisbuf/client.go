@@ -24,14 +24,12 @@ type Client struct {
 	sticky *stickyConn // the connection of a Conn; nil if each call takes one from a pool
 }
 
-// New returns a Client for the servers of rdb, which is a *redis.Client, a *redis.ClusterClient or
-// a *redis.Ring. A *redis.Client may be for one server or for a Sentinel's master. The Client
-// borrows rdb, which must stay open for as long as the Client is used. Close closes only the
-// Client's own connections.
+// New returns a Client for the servers of rdb, a *redis.Client, *redis.ClusterClient or
+// *redis.Ring. The Client borrows rdb, which must stay open while the Client is in use.
 //
-// The following settings come from rdb's options: network, address, Dialer, TLS, credentials,
-// database, protocol, client name, timeouts, the lifetime of connections, and retries. The
-// credentials are read for each new connection.
+// The Client uses rdb's network, address, Dialer, TLS, credentials, database, protocol, client
+// name, timeouts, lifetime of connections, and retries. It reads the credentials for each new
+// connection.
 //
 // The Client differs from rdb in these points:
 //
@@ -44,9 +42,8 @@ type Client struct {
 //   - Only a Client for a cluster follows redirections (MOVED and ASK).
 //
 // While the Client has connections to a Sentinel's master, it checks every second whether the
-// master was replaced. For each check, the Client makes a connection with rdb's Dialer, which
-// queries the Sentinel. If the new connection leads to another master, later calls do not use the
-// old connections any more. If the new connection cannot be made, nothing changes.
+// master was replaced. Each check makes a connection with rdb's Dialer, which queries the Sentinel.
+// After a replacement, later calls use new connections. If a check cannot connect, nothing changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
@@ -65,9 +62,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{servers: all}, nil
 }
 
-// Close closes the connections. Running calls end with an error. Calls that are waiting, and later
-// calls, return ErrClosed. When Close returns, no Dialer or credentials provider runs in the
-// background any more.
+// Close closes the Client's connections, but not rdb. Running calls end with an error. Waiting
+// calls and later calls return ErrClosed. After Close, no Dialer or credentials provider runs in
+// the background.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -84,8 +81,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// servers holds the state that a Client shares with its Conns: the settings, the limit on bytes in
-// flight, the counters, and a pool of connections for each server.
+// servers holds the state that a Client shares with its Conns.
 type servers struct {
 	settings settings
 	router   router
@@ -126,7 +122,6 @@ func (s *servers) keyOf(opt *redis.Options) serverKey {
 	return serverKey{opt: opt}
 }
 
-// nodeOf returns the node (the pool of connections) for the server that holds key.
 func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	opt, err := s.router.route(ctx, key)
 	if err != nil {
@@ -135,8 +130,7 @@ func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	return s.node(opt)
 }
 
-// node returns the node (the pool of connections) for the server with these options. It creates the
-// node at the first call for the server.
+// node returns the node for the server, and creates it at the first call.
 func (s *servers) node(opt *redis.Options) (*node, error) {
 	key := s.keyOf(opt)
 	s.mu.RLock()
@@ -170,8 +164,7 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 
 const expiryInterval = 30 * time.Second
 
-// closeExpired closes connections that have been idle for too long or are too old, at regular
-// intervals. It returns when the Client is closed.
+// closeExpired closes expired connections at regular intervals, until the Client is closed.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -190,8 +183,7 @@ func (s *servers) closeExpired() {
 	}
 }
 
-// sleep waits for the duration d. If the context ends first, sleep returns the context's error. If
-// the Client is closed first, sleep returns ErrClosed.
+// sleep waits for d. It returns ctx's error if ctx ends, and ErrClosed if the Client is closed.
 func (s *servers) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -212,9 +204,7 @@ type router struct {
 	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload reloads the topology of the cluster. Call it after a connection was lost, or after a
-	// server has replied that it does not hold a key. If the servers are not a cluster, reload is
-	// nil.
+	// reload reloads the topology of a cluster. It is nil if the servers are not a cluster.
 	reload func(ctx context.Context)
 
 	// Whether calls follow redirections. The credentials are then sent to the server that a
@@ -246,7 +236,7 @@ func routerOf(rdb redis.UniversalClient) (router, error) {
 	return router{}, errors.New("redisbuf: New without a client")
 }
 
-// routerOfOne returns the router of one server, or of a Sentinel's master.
+// routerOfOne returns the router for one server, or for a Sentinel's master.
 func routerOfOne(opt *redis.Options) router {
 	return router{
 		one:     opt,
@@ -255,8 +245,7 @@ func routerOfOne(opt *redis.Options) router {
 	}
 }
 
-// keyOfSlot0 is a key in slot 0, the slot of the empty key. The router uses it for the empty key,
-// because go-redis treats an empty key as no key and may then choose any server.
+// keyOfSlot0 replaces the empty key (slot 0), for which go-redis may choose any server.
 const keyOfSlot0 = "06S"
 
 func routerOfCluster(rdb *redis.ClusterClient) router {

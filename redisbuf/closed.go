@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// closedByServer reports whether err, the error of a write, means that the server has closed the
+// closedByServer reports whether the write error err means that the server has closed the
 // connection. The remaining replies can then be read without blocking.
 func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&

@@ -2,9 +2,7 @@ package redisbuf
 
 import "sync"
 
-// A command is one Redis command. It writes its request to a connection, and reads the reply into
-// the caller's memory. The code for the pool, the retries and the topology uses only this
-// interface. A command borrows the caller's readers, writers and memory.
+// A command is one Redis command. It borrows the caller's readers, writers and memory.
 type command interface {
 	// compose adds the request to the queue of c.
 	compose(c *conn) error
@@ -18,7 +16,6 @@ type command interface {
 
 	info() *commandInfo
 
-	// op returns the name of the Redis command.
 	op() string
 
 	// bytes returns how many bytes of the value were read, or, for a SET, the length of the value.
@@ -29,14 +26,13 @@ type command interface {
 type commandInfo struct {
 	key    string
 	writes bool  // the command sets a key, so a retry could undo another client's SET
-	used   bool  // the caller's reader or writer was used, so the call must not be retried
+	used   bool  // the caller's reader or writer was used, so a retry is impossible
 	n      int64 // length of the value that was read, in bytes
 }
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// minUnknownWeight is the minimum weight, in bytes, of a value whose length is unknown. Most values
-// are shorter.
+// minUnknownWeight is the minimum weight of a value of unknown length. Most values are shorter.
 const minUnknownWeight = 1 << 20
 
 // weightOf returns the number of bytes that count towards the MaxInFlight limit for cmd. If the
@@ -47,7 +43,7 @@ func (c *Client) weightOf(cmd command) int64 {
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)
 }
 
-// A freeList keeps commands of one type for reuse, so that a call does not allocate one.
+// A freeList keeps commands of one type for reuse.
 type freeList[T any] struct{ pool sync.Pool }
 
 func (l *freeList[T]) get() *T {

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A conn is a connection to one server. One call at a time uses it. Between calls it holds no
-// pooled block, and no reference to the caller's memory.
+// A conn is a connection to one server, for one call at a time. Between calls, it holds no pooled
+// block and no reference to the caller's memory.
 type conn struct {
 	net     net.Conn
 	watcher watcher
@@ -26,7 +26,7 @@ type conn struct {
 	readDeadline, writeDeadline ioDeadline
 
 	queue   [][]byte
-	sending net.Buffers // the part of queue that flush has not sent yet
+	sending net.Buffers // part of queue that is not sent yet
 	// raw is set for a TCP or Unix socket, and nil for any other connection. A TCP or Unix socket
 	// sends all slices of the field queue with one writev.
 	raw      syscall.RawConn
@@ -42,7 +42,7 @@ type conn struct {
 
 	keep   bool           // used by a Conn, so even a long unwanted value is skipped
 	broken bool           // the connection cannot be used any more
-	lost   bool           // broken because the server has closed the connection or does not answer
+	lost   bool           // the server has closed the connection or does not answer
 	chain  millrace.Chain // received part of the value that GetChain is reading
 
 	// The pool of connections uses the following fields.
@@ -68,9 +68,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	return c
 }
 
-// rawSocket returns access to the descriptor of a TCP or Unix stream socket. It returns nil for any
-// other connection. It also returns nil for a type that embeds a socket, because the type may
-// encrypt or count the data.
+// rawSocket returns the descriptor of a TCP or Unix stream socket, and nil for any other
+// connection. A type that embeds a socket may encrypt or count the data, so it does not qualify.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -128,9 +127,8 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish ends a call. It must be called after the last reply, or after an error that has ended the
-// call. If later calls cannot use the connection, finish marks it as broken. finish returns the
-// error that the call must return.
+// finish ends a call, after its last reply or an error. It returns the error of the call. If later
+// calls cannot use the connection, finish marks it as broken.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -164,8 +162,7 @@ func (c *conn) aligned(err error) bool {
 	return isServerError(err)
 }
 
-// isRejection reports whether err is a reply after which the server closes the connection, such as
-// "max number of clients reached".
+// isRejection reports whether err is a reply after which the server closes the connection.
 func isRejection(err error) bool {
 	if err == nil || err == redis.Nil || !isServerError(err) {
 		return false
@@ -194,8 +191,7 @@ func (c *conn) pushRequest() {
 	c.queued += int64(len(p))
 }
 
-// command adds one Redis command to the queue. args are the command's name and arguments. They
-// should be short, because they are copied.
+// command queues a Redis command. It copies args, which should be short.
 func (c *conn) command(args ...string) {
 	c.array(len(args))
 	for _, a := range args {
@@ -207,7 +203,7 @@ func (c *conn) command(args ...string) {
 // maxQueue is the maximum number of byte slices that wait to be sent on a connection.
 const maxQueue = 256
 
-// push adds the bytes p to the queue of data to send. It borrows p until the next flush.
+// push adds p to the queue of data to send. It borrows p until the next flush.
 func (c *conn) push(p []byte) error {
 	if len(c.queue) >= maxQueue {
 		if err := c.flush(); err != nil {
@@ -221,8 +217,7 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends the queued bytes. The write timeout applies to each write to the connection, not to
-// the whole queue.
+// flush sends the queued bytes. The write timeout applies to each write, not to the whole queue.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -247,8 +242,8 @@ func (c *conn) unqueue() {
 	c.queue, c.sending = c.queue[:0], nil
 }
 
-// flushBuffered sends the waiting data of a connection that is not a plain socket, such as a TLS
-// connection. It joins short slices, because each Write of a TLS connection makes a TLS record.
+// flushBuffered sends the queue over a connection that is not a plain socket. It joins short
+// slices, because each Write of a TLS connection makes a TLS record.
 func (c *conn) flushBuffered() error {
 	for _, p := range c.queue {
 		if _, err := c.buffered.Write(p); err != nil {
@@ -258,13 +253,11 @@ func (c *conn) flushBuffered() error {
 	return c.buffered.Flush()
 }
 
-// writeStep is the maximum number of bytes in one Write of a connection that is not a plain socket.
-// It is also the size of a TLS record. Each Write must be short, because a TLS connection cannot be
-// used any more after a deadline has interrupted a Write.
+// writeStep is the maximum length of a Write over TLS, and of a TLS record. Each Write is short,
+// because an interrupted Write makes the connection unusable.
 const writeStep = 16 << 10
 
-// A stepWriter writes to a connection in steps of at most writeStep bytes. The write timeout
-// applies to each step.
+// A stepWriter writes at most writeStep bytes at a time. The write timeout applies to each step.
 type stepWriter struct{ c *conn }
 
 func (w stepWriter) Write(p []byte) (n int, err error) {

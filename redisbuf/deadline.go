@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// An ioDeadline applies a timeout to the reads, or to the writes, of a connection. Setting a
-// deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline after
-// 1.25 times the timeout, and moves the deadline only when less than the timeout is left.
+// An ioDeadline applies a timeout to the reads, or to the writes, of a connection. It rarely moves
+// the deadline, because that costs nearly as much as a short read.
 type ioDeadline struct {
 	set     func(time.Time) error // sets the read or the write deadline of the connection
 	watcher *watcher              // also sets deadlines, when the context ends
@@ -43,23 +42,22 @@ func (d *ioDeadline) clear() error {
 	return d.watcher.err()
 }
 
-// longAgo is a deadline in the past. Setting it ends reads and writes at once.
+// longAgo is a deadline in the past, which ends reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
-// A watcher ends the reads and writes of a connection when the context of the current call ends. If
-// two calls in a row use the same context, the watcher stays registered with the context, so that
-// the next call with the same context allocates nothing.
+// A watcher ends the reads and writes of a connection when the context of the current call ends. It
+// stays registered between two calls with the same context, which saves an allocation.
 type watcher struct {
 	conn       net.Conn
-	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
+	ctx        context.Context // context of the current call; nil if it cannot be cancelled
 	last       <-chan struct{} // the Done channel of the last context that can be cancelled
 	repeated   bool            // the last two calls used the same context
 	unregister func() bool     // unregisters from the last context; nil if not registered
 
 	mu      sync.Mutex
 	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
-	dst     writeWaker      // the caller's writer, while the call may write to it; otherwise nil
-	waking  chan struct{}   // closed after fire has set the deadline of dst; otherwise nil
+	dst     writeWaker      // the caller's writer while the call may write to it, or nil
+	waking  chan struct{}   // closed after fire has set the deadline of dst; may be nil
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
@@ -67,8 +65,8 @@ type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// begin starts to watch the context of a call. If the context has already ended, begin returns its
-// error. The caller must call end even after an error.
+// begin starts to watch the context of a call. If ctx has ended, begin returns its error. The
+// caller must call end even after an error.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -104,9 +102,8 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the context's error if the context of the call has ended. Call it after each change
-// of the connection's deadline, because the change may undo the work of fire. (fire ends reads and
-// writes by setting a deadline in the past.)
+// err returns the context's error if the context has ended. Call it after each change of the
+// connection's deadline, because the change may remove the deadline that fire has set.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -121,9 +118,8 @@ func (w *watcher) stop() {
 	}
 }
 
-// guard makes the end of the context also interrupt a blocked Write to dst, until unguard is
-// called. The argument dst is the caller's writer, or nil. If the context has already ended, guard
-// has no effect, and returns the context's error.
+// guard makes the end of the context also interrupt a blocked Write to dst, until unguard. dst may
+// be nil. If the context has ended, guard returns the context's error and has no effect.
 func (w *watcher) guard(dst writeWaker) error {
 	w.mu.Lock()
 	if !w.fired {
@@ -137,9 +133,8 @@ func (w *watcher) guard(dst writeWaker) error {
 	return err
 }
 
-// unguard undoes guard. It removes the write deadline that the method fire may have set on dst. If
-// keep is true and the context has ended, unguard instead makes sure that dst has a write deadline
-// in the past.
+// unguard undoes guard and removes the write deadline of dst. If keep is true and the context has
+// ended, it sets a write deadline in the past instead.
 func (w *watcher) unguard(keep bool) {
 	w.mu.Lock()
 	dst, waking := w.dst, w.waking
@@ -157,9 +152,7 @@ func (w *watcher) unguard(keep bool) {
 	}
 }
 
-// fire handles the end of a context. The argument ctxDone is the context's Done channel. If the
-// context belongs to the current call, fire interrupts the reads and writes of the connection, and
-// a blocked Write to the caller's writer.
+// fire ends reads and writes, if ctxDone belongs to the current call.
 func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
 	if w.calling != ctxDone {

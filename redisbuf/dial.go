@@ -11,11 +11,8 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 )
 
-// dial returns a new connection to the server. If the server cannot be reached, dial makes as many
-// attempts as go-redis would (DialerRetries), but stops after a timeout. If dial fails, later calls
-// make only one attempt each, until the server is reached again.
-//
-// The commands that need the connection are retried independently of dial.
+// dial returns a new connection. It makes as many attempts as go-redis (DialerRetries), but stops
+// after a timeout. While the server is unreachable, later calls make one attempt each.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)
@@ -40,7 +37,7 @@ func (n *node) dial(ctx context.Context) (*conn, error) {
 	}
 }
 
-// dialOnce connects and logs in. reached reports whether a connection to the server could be made.
+// dialOnce connects and logs in. reached reports whether a connection was made.
 func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) {
 	var c *conn
 	usable := false
@@ -83,8 +80,7 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
 }
 
-// dialContext returns a context with the DialTimeout, which applies to a dial and its handshake
-// together.
+// dialContext returns a context with the DialTimeout, which covers a dial and its handshake.
 func (n *node) dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if n.opt.DialTimeout > 0 {
 		return context.WithTimeout(ctx, n.opt.DialTimeout)
@@ -142,7 +138,6 @@ func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
 	return nil
 }
 
-// hello requests RESP3, and logs in.
 func (c *conn) hello(ctx context.Context, user, password string) error {
 	hello := []string{"HELLO", "3"}
 	if password != "" {
@@ -182,7 +177,7 @@ type noopListener struct{}
 func (noopListener) OnNext(auth.Credentials) {}
 func (noopListener) OnError(error)           {}
 
-// A textCmd is a command with short arguments. Its reply is ignored unless it is an error.
+// A textCmd is a command with short arguments. It ignores a reply that is not an error.
 type textCmd struct {
 	commandInfo
 	args []string
@@ -250,7 +245,7 @@ func (r *roleCmd) read(c *conn) error {
 
 func (r *roleCmd) isReplica() bool { return r.role == "replica" || r.role == "slave" }
 
-// maxWord is the length in bytes of the longest word in the reply to a HELLO.
+// maxWord is the maximum length, in bytes, of a word in the reply to a HELLO.
 const maxWord = 64
 
 // readWord reads a reply that is a text of at most maxWord bytes.

@@ -8,21 +8,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrClosed is returned by the methods of a Client or Conn that is closed. It is redis.ErrClosed.
+// ErrClosed is returned by the methods of a closed Client or Conn. It is redis.ErrClosed.
 var ErrClosed = redis.ErrClosed
 
 var (
-	// ErrConnLost is returned by the methods of a Conn after the Conn has lost its connection, or
-	// after the Sentinel has chosen another master. In a Pipeline, it is the error of a call if an
-	// earlier call has made the connection unusable.
+	// ErrConnLost is returned by the methods of a Conn after its connection was lost, or after the
+	// Sentinel has chosen another master. In a Pipeline, it is the error of a call after an earlier
+	// call made the connection unusable.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
 	// ErrConnBusy is returned by the methods of a Conn while another call of the Conn is running.
 	// The running call continues.
 	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
 
-	// ErrOtherServer is returned by the methods of a Conn for a key that is not on the Conn's
-	// server.
+	// ErrOtherServer is returned by the methods of a Conn for a key on another server.
 	ErrOtherServer = errors.New(
 		"redisbuf: the key belongs to another server than the Conn's first one")
 )
@@ -53,8 +52,7 @@ func (e *ValueTooLargeError) Error() string {
 		e.Limit)
 }
 
-// A ProtocolError reports that the server sent something that is not a valid reply to the request.
-// The connection is closed.
+// A ProtocolError reports that the server sent an invalid reply. The connection is closed.
 type ProtocolError struct {
 	Reason string
 }
@@ -104,8 +102,7 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
-// isTimeout reports whether err means that a read, a write or a dial has taken too long. It also
-// returns true if the deadline of the caller's context has passed.
+// isTimeout reports whether err is a timeout of a read, a write, a dial or the caller's context.
 func isTimeout(err error) bool {
 	for err != nil {
 		netErr, ok := errors.AsType[net.Error](err)

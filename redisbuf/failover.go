@@ -16,9 +16,8 @@ const (
 	followInterval = time.Second
 )
 
-// followMaster closes the connections to masters that the Sentinel has replaced, until ctx ends.
-// Only the Sentinel knows that a master was replaced. Without followMaster, a connection that is
-// always in use would stay with the old master.
+// followMaster closes the connections to replaced masters, until ctx ends. Without it, a connection
+// in constant use would stay with the old master.
 func (n *node) followMaster(ctx context.Context) {
 	t := time.NewTicker(followInterval)
 	defer t.Stop()

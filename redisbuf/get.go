@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// GetToBuffer reads the value of key directly from the socket into buf, and returns the length of
-// the value. GetToBuffer borrows buf, and may overwrite all of buf.
+// GetToBuffer reads the value of key into buf, and returns the length of the value. It borrows buf,
+// and may overwrite all of buf.
 //
-// The error is redis.Nil if there is no such key, and a *BufferTooSmallError if the value is longer
-// than buf.
+// The error is redis.Nil if the key does not exist, and a *BufferTooSmallError if the value is
+// longer than buf.
 func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
 	cmd := getCmds.get()
 	defer getCmds.put(cmd)
@@ -36,7 +36,6 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 	return int(cmd.n), err
 }
 
-// getHeader is embedded in all commands that read a value.
 type getHeader struct {
 	commandInfo
 	off, size int64 // offset and size of the range; size is 0 for the whole value
@@ -73,7 +72,6 @@ func (g *getHeader) compose(c *conn) error {
 	return nil
 }
 
-// A getCmd reads a value, or a range of it, into buf.
 type getCmd struct {
 	getHeader
 	buf []byte
@@ -105,8 +103,8 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 // A Slot is the place of a value in a buffer: buf[Start:End].
 type Slot struct {
 	Start, End int
-	// The error for this key, or nil. It is redis.Nil if there is no such key, and a
-	// *BufferTooSmallError if the value did not fit into the rest of the buffer.
+	// Err is redis.Nil if the key does not exist. It is a *BufferTooSmallError if the value did not
+	// fit into the rest of the buffer.
 	Err error
 }
 
@@ -130,12 +128,9 @@ func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Sl
 	return n, err
 }
 
-// MGet adds a call to the Pipeline that reads the values of keys into buf; see [Client.MGet]. Exec
-// stores the position or the error of each value in slots. A Pipeline with an MGet queries the
-// servers one after the other, because the values share buf.
-//
-// If a key does not exist, the error in its Slot is redis.Nil, but Exec does not return an error
-// for it.
+// MGet adds a call that reads the values of keys into buf; see [Client.MGet]. Exec stores the
+// position or the error of each value in slots, and does not return redis.Nil for a missing key. A
+// Pipeline with an MGet queries the servers one after the other, because the values share buf.
 func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")
@@ -148,14 +143,13 @@ func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	}
 }
 
-// A sharedBuffer is a buffer into which several values are read, one after the other.
 type sharedBuffer struct {
 	buf  []byte
 	used int // buf[:used] holds values
 	keys int // number of keys that share the buffer
 }
 
-// An mgetCmd reads one value of an MGet into the shared buffer, after the values already there.
+// An mgetCmd reads one value into the shared buffer, after the values already there.
 type mgetCmd struct {
 	getHeader
 	shared *sharedBuffer

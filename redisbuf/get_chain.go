@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// firstBlock is the size of the first block of a value that is longer than maxBlock. It is
-	// small, because a server may announce a long value that never arrives.
+	// firstBlock is the size of the first block of a value longer than maxBlock. It is small,
+	// because an announced value may never arrive.
 	firstBlock = 64 << 10
 
 	// maxBlock is the maximum size of the blocks that GetChain uses. It is also the size of the
@@ -16,13 +16,11 @@ const (
 	maxBlock = 1 << 20
 )
 
-// GetChain reads the value of key into pooled blocks and adds them to dst. Releasing dst releases
-// the blocks. If the value has more than limit bytes, GetChain takes no blocks and returns a
-// *ValueTooLargeError. If there is an error, dst is unchanged.
+// GetChain reads the value of key into pooled blocks and appends them to dst. It takes the blocks
+// as the value arrives, each with at most 1 MiB. Releasing dst releases them.
 //
-// GetChain takes the blocks as the value arrives. Each block has at most 1 MiB.
-//
-// The error is redis.Nil if there is no such key.
+// The error is redis.Nil if the key does not exist. If the value has more than limit bytes,
+// GetChain takes no blocks and returns a *ValueTooLargeError. After an error, dst is unchanged.
 func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
 	_ = dst.Len() // a nil chain panics here, before blocks are taken
 	cmd := getChainCmds.get()
@@ -76,8 +74,8 @@ func (g *getChainCmd) read(c *conn) error {
 	return nil
 }
 
-// readBlock reads the next block of a value and appends it to dst. It subtracts the length of the
-// block from *remaining, the number of bytes of the value that have not been read.
+// readBlock reads the next block of a value into dst. It subtracts the block's length from
+// *remaining, the number of unread bytes.
 func (c *conn) readBlock(dst *millrace.Chain, remaining *int64) error {
 	n := int(min(*remaining, maxBlock))
 	if *remaining > maxBlock {

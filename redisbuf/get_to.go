@@ -11,51 +11,43 @@ import (
 )
 
 const (
-	// relayBlock is the size of the block through which the bytes of a value pass if the kernel
-	// cannot move them directly.
+	// relayBlock is the size of the block for bytes that the kernel cannot move directly.
 	relayBlock = 64 << 10
 
-	// If fewer than minSplice bytes of a value remain, they are copied, because a splice would not
-	// be faster.
+	// minSplice is the minimum number of bytes for a splice. For fewer bytes, a copy is as fast.
 	minSplice = 64 << 10
 )
 
-// GetTo writes the value of key to w, and returns the number of bytes written. If another client
-// replaces the value during the call, GetTo never mixes the old and the new value. The error is
-// redis.Nil if there is no such key.
+// GetTo writes the value of key to w, and returns the number of bytes written. All bytes are from
+// one version of the value. The error is redis.Nil if the key does not exist.
 //
 // The kernel moves the bytes (splice) between two TCP connections, and from a Unix socket to a TCP
-// connection. It does so even if w is an http.ResponseWriter with a Content-Length. Otherwise the
+// connection. It also does so if w is an http.ResponseWriter with a Content-Length. Otherwise the
 // bytes pass through one pooled block.
 //
-// The server sends the length of the value first. If w is an http.ResponseWriter without a
-// Content-Length, GetTo sets the Content-Length before it writes the first byte, unless the option
-// [OnLength] is used. If the body has other bytes too, call WriteHeader, or set the Content-Length
-// of the whole body, before GetTo.
+// If w is an http.ResponseWriter without a Content-Length, GetTo sets the Content-Length, unless
+// the option [OnLength] is used. If the body has other bytes too, call WriteHeader, or set the
+// Content-Length of the whole body, before GetTo. If the value is longer than the handler's
+// Content-Length, GetTo writes nothing, and the error wraps http.ErrContentLength. GetTo does not
+// count bytes written to the response before.
 //
-// If the value is longer than the Content-Length that the handler has set, GetTo writes nothing,
-// and the error wraps http.ErrContentLength. GetTo does not count bytes that were written to the
-// response before.
+// If an http.ResponseWriter has no method ReadFrom, GetTo calls Unwrap() http.ResponseWriter to
+// find the inner response, as chunk.Copy does. The wrapper then writes the header, but does not see
+// the body. If the header has a Content-Encoding or a Vary: Accept-Encoding, the wrapper may encode
+// the body, so GetTo writes to the wrapper. A wrapper that writes its status only with the first
+// bytes of the body must not have Unwrap, because the status would be lost.
 //
-// An http.ResponseWriter without the method ReadFrom may be a middleware's wrapper. GetTo calls its
-// method Unwrap() http.ResponseWriter to find the inner response, as chunk.Copy does. The wrapper
-// then writes the header, but does not see the body. If the header has a Content-Encoding or a
-// Vary: Accept-Encoding, the wrapper may encode the body, so GetTo writes the body to the wrapper
-// instead. A wrapper that writes its status only with the first bytes of the body must not have
-// Unwrap, because the status would be lost.
+// A call that has written to w is not retried. If it fails, w has received a part of the value. An
+// HTTP handler should then panic with http.ErrAbortHandler, so that its client detects the
+// incomplete response.
 //
-// The call is not retried after it has written to w. If the call then fails, w has received a part
-// of the value. An HTTP handler should then panic with http.ErrAbortHandler, so that its client
-// sees that the response is incomplete.
+// While w blocks, the server keeps the rest of the value in its memory.
 //
-// While w blocks, GetTo reads nothing from the server, and the server keeps the rest of the value
-// in its memory.
-//
-// When ctx ends, GetTo interrupts a blocked Write. To do this, it calls SetWriteDeadline on w with
-// a time in the past (for a response, as http.ResponseController does). If w has no method
-// SetWriteDeadline, GetTo returns after the current Write. Before GetTo returns, it removes this
-// deadline, so the caller must set its own deadline again. GetTo does not remove the deadline from
-// an incomplete response. This prevents net/http from using the connection again.
+// When ctx ends, GetTo interrupts a blocked Write by a call of SetWriteDeadline on w (for a
+// response, as http.ResponseController does). If w has no method SetWriteDeadline, GetTo returns
+// after the current Write. GetTo then removes the deadline, so the caller must set its own deadline
+// again. An incomplete response keeps the deadline, so that net/http does not use the connection
+// again.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...GetToOption) (n int64,
 	err error) {
 	cmd := newGetTo(wholeOf(key), w, opts)
@@ -64,17 +56,16 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...Get
 	return cmd.n, err
 }
 
-// GetRangeTo writes n bytes of the value of key to w, starting at offset off. It writes fewer bytes
-// if the value ends earlier. It returns the number of bytes written. A key that does not exist is
-// treated as an empty value, so GetRangeTo calls the function of [OnLength] with 0. (GetTo does not
-// call the function if there is no such key.)
+// GetRangeTo writes n bytes of the value of key to w, starting at offset off, and returns the
+// number of bytes written. It writes fewer bytes if the value ends earlier. A key that does not
+// exist counts as an empty value, so GetRangeTo calls the function of [OnLength] with 0.
 //
 // GetRangeTo does not set a Content-Length, because several ranges may form one body. Otherwise it
 // behaves like GetTo.
 //
-// For a long value that does not change, several calls for ranges of 256 KiB to 1 MiB are faster
-// than one call for the whole value. They also delay the server's other clients for less time,
-// because a server copies all requested bytes before it serves the next client.
+// For a long value that does not change, several ranges of 256 KiB to 1 MiB are faster than the
+// whole value. They also delay other clients less, because a server copies all requested bytes
+// before it serves the next client.
 func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer,
 	opts ...GetToOption) (int64, error) {
 	if off < 0 || n < 0 {
@@ -106,7 +97,6 @@ type GetToOption struct{ onLength func(n int64) error }
 // The call keeps its connection while f runs, so f must not use the same Client.
 func OnLength(f func(n int64) error) GetToOption { return GetToOption{onLength: f} }
 
-// A getToCmd writes a value, or a range of it, to w.
 type getToCmd struct {
 	getHeader
 	w        io.Writer
@@ -177,7 +167,7 @@ func (g *getToCmd) weight(estimate int64) int64 {
 }
 
 // start prepares the writer for a value of size bytes. It calls the function of OnLength, sets the
-// Content-Length of a response, and sets g.w to the writer for the bytes of the value.
+// Content-Length, and sets g.w to the writer for the value.
 func (g *getToCmd) start(c *conn, size int64) error {
 	if err := g.callOnLength(size); err != nil {
 		return err
@@ -207,7 +197,6 @@ func (g *getToCmd) callOnLength(size int64) error {
 	return nil
 }
 
-// awaitValue waits until bytes of a value have arrived.
 func (c *conn) awaitValue() error {
 	if c.canSplice() && c.in.Buffered() == 0 {
 		_, err := c.awaitBytes() // does not move the bytes to c.in, so they can be spliced
@@ -217,9 +206,8 @@ func (c *conn) awaitValue() error {
 	return err
 }
 
-// copy transfers bytes of a value from the connection to g.w, through buf. The parameter remaining
-// is the number of bytes of the value that have not been read. The result is the number of bytes
-// that were read.
+// copy transfers bytes of the value from the connection to g.w, through buf. remaining is the
+// number of unread bytes. copy returns the number of bytes read.
 func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(remaining, int64(len(buf)))])
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	// because the server or a network device may have closed it. The check takes two system calls.
 	checkIdleAfter = time.Second
 
-	// maxIdleTime is the idle time after which a connection is closed. If the ConnMaxIdleTime of
-	// go-redis is shorter, that limit applies.
+	// maxIdleTime is the idle time after which a connection is closed, unless ConnMaxIdleTime is
+	// shorter.
 	maxIdleTime = 5 * time.Minute
 )
 
@@ -45,7 +45,7 @@ func newNode(opt *redis.Options, s *servers) *node {
 	return &node{opt: opt, servers: s, turns: turns, live: make(map[*conn]struct{})}
 }
 
-// acquire returns an idle or a new connection. The caller must return the connection with release.
+// acquire returns an idle or a new connection. The caller must return it with release.
 func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	if err := n.turns.acquire(ctx, 1, n.opt.PoolTimeout); err != nil {
 		return nil, err
@@ -84,7 +84,6 @@ func (n *node) release(c *conn) {
 	n.turns.release(1)
 }
 
-// takeIdle returns a usable idle connection, or nil if there is none.
 func (n *node) takeIdle() (*conn, error) {
 	for {
 		c, suspect, err := n.popIdle()
@@ -106,9 +105,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle removes the most recently used idle connection, and returns it as c. If no connection is
-// idle, c is nil. The result suspect is true if another connection was lost after the last use of
-// c.
+// popIdle removes and returns the most recently used idle connection, or nil. suspect reports
+// whether another connection was lost after the last use of c.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,8 +137,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// addr returns the address of the server, as in the options of the go-redis client. Behind a
-// Sentinel, it returns the address of the master, or "" if there has been no connection.
+// addr returns the server's address. For a Sentinel, it is the master's address, or "" before the
+// first connection.
 func (n *node) addr() string {
 	if n.opt.Addr != failoverAddr {
 		return n.opt.Addr
@@ -150,9 +148,8 @@ func (n *node) addr() string {
 	return n.peer
 }
 
-// discard closes a connection that takeIdle has rejected. Unlike release, discard need not set
-// n.lostAt. The remaining idle connections have been idle for longer than c, so takeIdle checks or
-// drops them, too.
+// discard closes a connection that takeIdle has rejected. It need not set n.lostAt, because
+// takeIdle also checks the other idle connections, which are older.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -176,7 +173,7 @@ func (n *node) closeExpired() {
 	n.closeIdle(func(c *conn) bool { return n.expired(c, now) })
 }
 
-// reset closes all connections. A connection in use is closed when its call ends.
+// reset closes all connections, each after its current call.
 func (n *node) reset() {
 	n.mu.Lock()
 	n.epoch++
@@ -219,8 +216,7 @@ func (n *node) close() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closedError returns ErrClosed if err means that n.close has closed the connection. Otherwise it
-// returns err.
+// closedError returns ErrClosed if err is the consequence of n.close, and err otherwise.
 func (n *node) closedError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return err

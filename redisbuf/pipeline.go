@@ -8,17 +8,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Pipeline collects calls, such as GetToBuffer and SetChain, that read a value into memory or set
-// a value from memory. Exec sends the calls together, and then reads the replies. All calls to one
-// server therefore take one round trip. Each call has its own error.
+// A Pipeline collects calls that read a value into memory or set a value from memory. Exec sends
+// the calls together, and then reads the replies. All calls to one server therefore take one round
+// trip, or more if they exceed the MaxInFlight limit. Each call has its own error.
 //
-// The Pipeline borrows the calls' arguments until Exec returns, and keeps no references to them
-// after that.
+// The Pipeline borrows the calls' arguments until Exec returns.
 //
 // A Pipeline is not a transaction: the server may execute other clients' commands in between.
 //
-// If the calls to a server exceed the MaxInFlight limit, they take more than one round trip. Exec
-// uses several servers at the same time, each in a separate goroutine.
+// Exec uses several servers at the same time, each in a separate goroutine.
 //
 // A Pipeline can be used again after Exec. It is for one goroutine at a time.
 type Pipeline struct {
@@ -118,13 +116,12 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // Exec executes the calls, and returns the first error of a call, or nil. It sends the calls to
 // each server in the order in which they were added.
 //
-// Calls for the same key stay in order, with one exception: If go-redis learns during Exec that the
-// key's slot has moved to another server, both servers may execute calls for the key at the same
-// time.
+// Calls for the same key stay in order. But if the key's slot moves to another server during Exec,
+// both servers may execute calls for the key at the same time.
 //
 // Exec retries failed calls one by one, if a retry is safe. If later calls for the same key may
-// have been executed, Exec retries a failed call only if the failed call and these later calls only
-// read the value. A retried call may be executed after later calls for other keys.
+// have been executed, it retries a call only if that call and the later calls are reads. A retried
+// call may be executed after later calls for other keys.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	if p.c.settings.onCall != nil {
@@ -199,7 +196,7 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 }
 
 // runAll executes groups concurrently. If the user's Dialer or credentials provider panics, runAll
-// waits for all groups, and then panics with the same value.
+// waits for all groups, and panics with the same value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

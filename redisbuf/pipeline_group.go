@@ -17,9 +17,8 @@ type group struct {
 	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
-// run executes the calls in batches, each as large as MaxInFlight allows. It retries the failed
-// calls of a batch before it executes the next batch. If the server cannot be reached, the
-// remaining calls fail without being sent.
+// run executes the calls in batches that keep to MaxInFlight. It retries the failed calls of a
+// batch before the next batch. If the server cannot be reached, the remaining calls fail.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -247,8 +246,8 @@ func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failed
 	return failed, pause
 }
 
-// mayHaveRun reports whether the server may have executed a command that ended with this error. A
-// command that only reads, and received no reply, counts as not executed.
+// mayHaveRun reports whether the server may have executed a command that ended with err. A read
+// without a reply counts as not executed.
 func mayHaveRun(err error) bool {
 	switch {
 	case err == nil, isA[*SentError](err):

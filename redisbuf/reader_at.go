@@ -14,17 +14,15 @@ import (
 // the round-trip time does not matter.
 const readAheadLen = 1 << 20
 
-// A ReaderAt reads ranges of a value. It works with http.ServeContent and io.NewSectionReader. Any
-// number of goroutines may use it as an io.ReaderAt, but only one at a time as an io.ReadSeeker.
+// A ReaderAt reads ranges of a value, for example for http.ServeContent. Any number of goroutines
+// may use it as an io.ReaderAt, but only one at a time as an io.ReadSeeker.
 //
-// Each range is read with one GETRANGE, so all its bytes are of one version of the value. Different
-// ranges may be of different versions.
+// All bytes of a range are from one version of the value. Different ranges may be from different
+// versions.
 //
-// The ReaderAt requests the length of the value before and after each range. If the length has
-// changed, or the key was deleted, the error is a *ValueChangedError.
-//
-// The ReaderAt does not notice a new value of the same length. If you need all ranges from one
-// version, give each version its own key, or read the whole value with GetTo or GetChain.
+// If the length of the value changes, or the key is deleted, the error is a *ValueChangedError. The
+// ReaderAt does not notice a new value of the same length. If all ranges must be from one version,
+// give each version its own key, or use GetTo or GetChain.
 type ReaderAt struct {
 	c     *Client
 	ctx   context.Context
@@ -33,11 +31,10 @@ type ReaderAt struct {
 	off   int64                 // offset of Read and Seek, at least 0
 	block millrace.Draft        // memory of ahead; empty if nothing is read ahead
 	ahead []byte                // the bytes read ahead, starting at off
-	err   atomic.Pointer[error] // see Err; nil if there was no error
+	err   atomic.Pointer[error] // first error, or nil
 }
 
-// A ValueChangedError reports that a value has become longer or shorter since its ReaderAt was
-// made.
+// A ValueChangedError reports that the length of a value has changed since its ReaderAt was made.
 type ValueChangedError struct {
 	Was, Is int64 // lengths; Is is 0 if the key was deleted
 }
@@ -46,14 +43,15 @@ func (e *ValueChangedError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has changed from %d to %d bytes", e.Was, e.Is)
 }
 
-// ReaderAt returns a ReaderAt of the value of key. The error is redis.Nil if there is no value. The
-// ReaderAt uses ctx for all calls. The caller must Close it to release the bytes read ahead.
+// ReaderAt returns a ReaderAt for the value of key. The error is redis.Nil if the key does not
+// exist. The ReaderAt uses ctx for all calls. The caller must Close it to release the bytes read
+// ahead.
 func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	cmd := &strlenCmd{commandInfo{key: key}}
 	err := c.do(ctx, cmd)
 	size := cmd.n
 	if err == nil && size == 0 {
-		// The value is empty or missing. A GET distinguishes the two cases.
+		// A GET distinguishes an empty value from a missing one.
 		get := &getCmd{getHeader: wholeOf(key)}
 		err = c.do(ctx, get)
 		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
@@ -79,14 +77,14 @@ func (r *ReaderAt) Err() error {
 	return nil
 }
 
-// fail returns err. It also stores err for the method Err, unless an earlier error is stored.
+// fail returns err, and stores it for Err if it is the first error.
 func (r *ReaderAt) fail(err error) error {
 	r.err.CompareAndSwap(nil, &err)
 	return err
 }
 
-// ReadAt reads the bytes of the value from offset off into p, which it borrows. If the value ends
-// before p is full, the error is io.EOF.
+// ReadAt reads the value from offset off into p, which it borrows. If the value ends before p is
+// full, the error is io.EOF.
 func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, r.fail(errOffset)
@@ -103,8 +101,8 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// Read reads the next bytes of the value into p, which it borrows. At the end of the value, it
-// returns io.EOF.
+// Read reads the next bytes of the value into p, which it borrows. At the end of the value, the
+// error is io.EOF.
 func (r *ReaderAt) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -176,7 +174,7 @@ func (r *ReaderAt) Close() error {
 	return nil
 }
 
-// A strlenCmd requests the length of a value, which is 0 if there is no such key.
+// A strlenCmd requests the length of a value. The length of a missing value is 0.
 type strlenCmd struct{ commandInfo }
 
 func (s *strlenCmd) compose(c *conn) error {
@@ -230,15 +228,13 @@ func (r *rangeCmd) read(c *conn) error {
 		}
 	}
 	if first == nil && r.n != int64(len(r.buf)) {
-		// Both STRLEN commands have returned the expected length. But the read between them has
-		// returned too few bytes, so the value was shorter at that time.
+		// The length was right before and after the range, but the value was shorter in between.
 		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
 	}
 	return first
 }
 
-// readLength reads the length of the value. If it is not the expected length, the error is a
-// *ValueChangedError.
+// readLength returns a *ValueChangedError if the length of the value is not r.length.
 func (r *rangeCmd) readLength(c *conn) error {
 	is, err := c.readLen()
 	if err == nil && is != r.length {

@@ -8,8 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The kind of a reply is its first byte. The list has every kind in RESP2, and the kinds in RESP3
-// that the package can receive.
+// The kind of a reply is its first byte. The list has the kinds that the package can receive.
 const (
 	kindStatus    = '+'
 	kindError     = '-'
@@ -83,9 +82,8 @@ func parseInt(p []byte) (n int64, ok bool) {
 	return n, err == nil && p[0] != '+'
 }
 
-// lineLen is the maximum length of a line of a reply, and the size of a connection's receive
-// buffer. A short value, or the beginning of a long value, arrives in the buffer together with its
-// line. The rest of a long value does not pass through the buffer.
+// lineLen is the maximum length of a line, and the size of a connection's receive buffer. A short
+// value arrives in the buffer together with its line. Most of a long value bypasses the buffer.
 const lineLen = 4 << 10
 
 // readLine returns the next line, without its end. The line is valid until more bytes are read.
@@ -121,8 +119,7 @@ func (c *conn) nextHeader() (header, error) {
 // command is an error, readReply returns that error. If the reply is null, it returns redis.Nil.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
-		// This is the reply to the ASKING before the command. An error in it can be ignored,
-		// because the reply to the command shows the consequence.
+		// Ignore an error reply to ASKING, because the reply to the command shows the consequence.
 		if err := c.skipReply(); err != nil && !isServerError(err) {
 			return header{}, err
 		}
@@ -187,8 +184,7 @@ func (c *conn) readKind(kind byte, name string) (int64, error) {
 	return h.n, nil
 }
 
-// readValueHeader returns the length of the value in a reply. The caller then reads the value with
-// readPart and readEnd.
+// readValueHeader returns the length of a value. The caller must then call readPart and readEnd.
 func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
 
 func (c *conn) readOK() error {
@@ -240,7 +236,6 @@ func (c *conn) skipReply() error {
 	return c.skipRest(h, maxNesting)
 }
 
-// skipRest reads and drops the rest of the reply with header h.
 func (c *conn) skipRest(h header, nesting int) error {
 	switch h.kind {
 	case kindBulk, kindVerbatim, kindBulkError:
@@ -280,7 +275,6 @@ func (c *conn) skipElement(nesting int) error {
 	}
 }
 
-// skipValue reads and drops n bytes and the line end after them.
 func (c *conn) skipValue(n int64) error {
 	if _, err := c.in.Discard(int(n)); err != nil {
 		return err

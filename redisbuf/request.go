@@ -2,12 +2,10 @@ package redisbuf
 
 import "strconv"
 
-// maxKept is the capacity in bytes of the largest buffer that a connection reuses for its next
-// request.
+// maxKept is the maximum capacity, in bytes, of a buffer that the next request reuses.
 const maxKept = 4 << 10
 
-// A request collects the text of the commands to send. It does not contain the values, which are
-// queued separately.
+// A request collects the text of commands, without the values, which are queued separately.
 type request struct {
 	buf    []byte
 	begun  int  // buf[:begun] has been queued

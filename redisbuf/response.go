@@ -23,8 +23,8 @@ func announce(w http.ResponseWriter, size int64) {
 	}
 }
 
-// encodes reports whether the headers h of a response show that a middleware may encode the body. A
-// middleware that can compress sets Vary before the handler runs.
+// encodes reports whether the headers show that a middleware may encode the body. A middleware that
+// can compress sets Vary before the handler runs.
 func encodes(h http.Header) bool {
 	return len(h["Content-Encoding"]) > 0 ||
 		strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding")

@@ -23,8 +23,8 @@ func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte,
 	return c.do(ctx, cmd)
 }
 
-// SetChain sets key to the bytes of src, without a copy. It borrows src. It returns the same errors
-// as SetFromBuffer.
+// SetChain sets key to the bytes of src, without a copy. It borrows src, and returns the same
+// errors as SetFromBuffer.
 func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
 	opts ...SetOption) error {
 	set, err := newSetHeader(key, int64(src.Len()), opts) // a nil chain panics here
@@ -37,7 +37,6 @@ func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
 	return c.do(ctx, cmd)
 }
 
-// setHeader is embedded in all commands that set a key.
 type setHeader struct {
 	commandInfo
 	size int64 // length of the value in bytes
@@ -53,7 +52,7 @@ func (s *setHeader) op() string { return "SET" }
 
 func (s *setHeader) bytes() int64 { return s.size }
 
-// begin adds the start of the request, up to the value, to the queue.
+// begin queues the request up to the value.
 func (s *setHeader) begin(c *conn) {
 	c.array(3 + s.opt.args)
 	c.arg(s.op())
@@ -110,9 +109,8 @@ func (s *setChainCmd) compose(c *conn) error {
 }
 
 const (
-	// headStartLen is the number of bytes of a long value that are sent before the rest, as a head
-	// start. Redis can then parse the command before the whole value has arrived. Redis then
-	// receives the value directly into the memory in which it keeps the value, without a copy.
+	// headStartLen is the number of bytes of a long value that are sent before the rest. Redis can
+	// then parse the command early, and receive the value into its final memory without a copy.
 	headStartLen = 64 << 10
 
 	minHeadStart = 1 << 20

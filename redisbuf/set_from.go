@@ -18,12 +18,11 @@ import (
 // key is unchanged. The ReaderError wraps io.ErrUnexpectedEOF if r ends early, and io.ErrNoProgress
 // after a hundred reads without bytes or an error.
 //
-// If a Read of r blocks, the end of ctx does not interrupt it, and the call keeps its connection. A
-// reader that itself reads from Redis must use another Client. With the same Client, the reader
-// could wait forever for the connection that SetFrom keeps.
+// The end of ctx does not interrupt a blocked Read of r. The call keeps its connection while r
+// blocks, so a reader that itself reads from Redis must use another Client.
 //
-// The call is not retried after it has read from r. While a cluster moves slots, SetFrom may
-// therefore return a redirection:
+// A call that has read from r is not retried. While a cluster moves slots, SetFrom may therefore
+// return a redirection:
 //
 //   - A MOVED error (redis.IsMovedError). A new call succeeds as soon as go-redis knows the new
 //     server.
@@ -65,8 +64,7 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom reads the last n bytes of the value from r, through a block of memory, and sends them.
-// It also sends the rest of the command.
+// copyFrom reads the last n bytes of the value from r, and sends them and the rest of the command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
@@ -94,7 +92,7 @@ func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	return nil
 }
 
-// maxEmptyReads is how many consecutive reads may return neither bytes nor an error, as in bufio.
+// maxEmptyReads is the maximum number of consecutive reads without bytes or an error, as in bufio.
 const maxEmptyReads = 100
 
 // readFrom reads at least one byte from r, or returns a *ReaderError or the context's error.
@@ -131,19 +129,16 @@ func (e *ReaderError) Unwrap() error { return e.Err }
 // a block of memory, and sent together with the SET command.
 const minSendfile = 64 << 10
 
-// SetFile sets key to the whole content of f. It borrows f, and neither uses nor changes its file
-// offset.
-//
+// SetFile sets key to the content of f. It borrows f, and neither uses nor changes its file offset.
 // On a TCP or Unix connection, the kernel moves the bytes of a file of 64 KiB and more (sendfile).
 //
-// SetFile refuses a file that is not regular. It also refuses a file that reports size 0 but has
-// content, as in /proc.
+// SetFile refuses a file that is not regular, and a file that reports size 0 but has content, as in
+// /proc.
 //
 // If f cannot be read, the error is a *ReaderError and the key is unchanged. If f becomes shorter
-// during the call, the ReaderError wraps io.ErrUnexpectedEOF.
-//
-// The error is redis.Nil if a condition ([IfAbsent] or [IfPresent]) was not met. After a *SentError
-// it is unknown whether the key was set.
+// during the call, the ReaderError wraps io.ErrUnexpectedEOF. The error is redis.Nil if a condition
+// ([IfAbsent] or [IfPresent]) was not met. After a *SentError it is unknown whether the key was
+// set.
 func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	cmd, err := newSetFile(key, f, opts)
 	if err != nil {

@@ -10,16 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStep is the maximum number of bytes that the kernel sends from a file or socket to the server
-// before the connection renews its write timeout.
+// maxStep is the maximum number of bytes that the kernel moves before the write timeout is renewed.
 const maxStep = 256 << 10
 
 // canSplice reports whether the kernel can move bytes from the connection. This is possible if the
 // connection is a plain socket. The caller must first read the bytes in c.in.
 func (c *conn) canSplice() bool { return c.raw != nil }
 
-// awaitBytes waits until the server has sent bytes, and returns how many can be read without
-// waiting.
+// awaitBytes waits until the server has sent bytes, and returns the number of bytes available.
 func (c *conn) awaitBytes() (int, error) {
 	if err := c.readDeadline.renew(); err != nil {
 		return 0, err
@@ -68,9 +66,8 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom waits until the socket r has received bytes, and then moves up to limit bytes from r
-// to the server. It returns the number of bytes that it took from r. The kernel moves only bytes
-// that have already arrived. If the move blocks, the cause is therefore the server and not r.
+// spliceFrom waits for bytes of r, and moves up to limit bytes to the server. It returns the number
+// of bytes taken from r. The bytes have already arrived, so only the server can block the move.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
@@ -102,8 +99,8 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	return n, err
 }
 
-// sendFile sends the first size bytes of f with sendfile, and returns how many bytes it has sent.
-// It may send fewer bytes without an error, because the kernel cannot send from every file.
+// sendFile sends the first size bytes of f with sendfile, and returns the number of bytes sent. It
+// may stop early without an error, because the kernel cannot send every file.
 func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	if c.raw == nil {
 		return 0, nil
@@ -183,16 +180,15 @@ func (c *conn) control(f func(fd int)) {
 	}
 }
 
-// hungUp reports whether the peer of a socket has closed the connection. Unlike a read, hungUp
-// detects this even if there are unread bytes, such as the last bytes of a TLS connection.
+// hungUp reports whether the peer has closed the connection, even if there are unread bytes.
 func hungUp(fd int) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n > 0
 }
 
-// peek returns the first byte that has arrived at a socket, without consuming it. It returns no
-// byte at the end of the stream, and EAGAIN if nothing has arrived.
+// peek returns the first byte that has arrived, without consuming it. It returns no byte at the end
+// of the stream, and EAGAIN if nothing has arrived.
 func peek(fd int) ([]byte, error) {
 	var p [1]byte
 	for {

@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// On systems other than Linux, values pass through a block, and idle connections are not checked
-// before use.
+// On systems other than Linux, values pass through memory, and idle connections are not checked.
 
 func (c *conn) canSplice() bool { return false }
 

@@ -8,14 +8,14 @@ type Stats struct {
 	Conns   int // open connections: InUse plus Idle
 	InUse   int // connections that a call or a Conn uses
 	Idle    int // connections that no call uses
-	Waiting int // calls that wait for a connection because of the option MaxConns
+	Waiting int // calls that wait for a connection
 
 	InFlight        int64 // bytes of values in flight, as the option MaxInFlight counts them
 	InFlightLimit   int64 // the value of the option MaxInFlight
 	InFlightWaiting int   // calls that wait until fewer bytes are in flight
 
 	Dials int64 // attempts to make a connection, except the checks of a Sentinel's master
-	// Dials that failed because the server could not be reached or has refused the login.
+	// DialsFailed counts dials that did not reach the server or were refused the login.
 	DialsFailed int64
 	Dropped     int64 // connections that were lost, or closed because of a call's result
 	Retries     int64 // retries of calls

@@ -23,7 +23,7 @@ type Conn struct {
 	own stickyConn
 }
 
-// A stickyConn holds the network connection that all calls of a Conn use.
+// A stickyConn holds the connection that all calls of a Conn use.
 type stickyConn struct {
 	busy   atomic.Bool // a call is running, and only that call may access the other fields
 	node   *node
@@ -31,11 +31,9 @@ type stickyConn struct {
 	closed bool
 }
 
-// Conn returns a Conn, a Client that uses one connection for all calls.
-//
-// If the Client has only one server, Conn takes a connection from the pool, and waits for it until
-// ctx ends. If the Client may have several servers, the Conn takes its connection at its first
-// call, because the key of that call determines the server.
+// Conn returns a Client that uses one connection for all calls. If the Client has only one server,
+// Conn takes a connection at once, and waits for it until ctx ends. Otherwise the Conn takes its
+// connection at its first call.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{}
 	conn.Client = Client{servers: c.servers, sticky: &conn.own}

@@ -13,8 +13,7 @@ const (
 
 const maxInt = int(^uint(0) >> 1)
 
-// ErrTooLarge is passed to panic if there is not enough memory for the contents. It is
-// [bytes.ErrTooLarge].
+// ErrTooLarge is passed to panic if memory runs out. It is [bytes.ErrTooLarge].
 var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the
@@ -64,8 +63,7 @@ const (
 // into the capacity of buf do not allocate.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
-// NewBufferString returns a Buffer whose contents are a copy of s. If s has more than 64 bytes, the
-// copy is on the heap.
+// NewBufferString returns a Buffer whose contents are a copy of s.
 func NewBufferString(s string) *Buffer {
 	b := new(Buffer)
 	if len(s) <= inlineSize {
@@ -76,9 +74,8 @@ func NewBufferString(s string) *Buffer {
 	return b
 }
 
-// Bytes returns the contents without copying them: if the caller changes the bytes of the slice,
-// the contents change. The slice is valid until the next call that changes b. Its capacity is Len
-// plus Available.
+// Bytes returns the contents without a copy: a change of the slice changes the contents. The slice
+// is valid until the next call that changes b. Its capacity is Len plus Available.
 func (b *Buffer) Bytes() []byte {
 	if b.spill == nil {
 		return b.inline[b.r:b.w]
@@ -122,7 +119,7 @@ func (b *Buffer) Cap() int {
 	return len(b.spill)
 }
 
-// Available returns the number of bytes that can be written before anything is moved or allocated.
+// Available returns the number of bytes that can be written without moving or allocating anything.
 func (b *Buffer) Available() int { return b.Cap() - b.w }
 
 // Reset empties b and keeps its memory for the next use, as bytes.Buffer does. [Buffer.Shrink]
@@ -146,15 +143,12 @@ func (b *Buffer) Truncate(n int) {
 	b.w = b.r + n
 }
 
-// Shrink frees memory that the contents do not need:
-//   - Contents of up to 64 bytes move from the heap into the Buffer value.
-//   - Longer contents move to new memory that fits them, if that saves at least 64 bytes and at
-//     least an eighth of the memory.
+// Shrink frees memory that the contents do not need. Contents of up to 64 bytes move into the
+// Buffer value. Longer contents move to smaller memory, if that saves at least 64 bytes and at
+// least an eighth.
 //
-// Slices that b returned earlier keep their contents, but b no longer uses their memory.
-//
-// Shrink is useful for a reused Buffer that has held large contents. Shrink copies the contents, so
-// call it when b is empty.
+// Shrink copies the contents, so call it when a reused Buffer is empty. Slices that b returned
+// earlier keep their contents, but b no longer uses their memory.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()
 	switch {
@@ -178,8 +172,7 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become makes the bytes of mem the contents of b, and the spare capacity of mem the free memory of
-// b.
+// become makes mem the contents of b, and the spare capacity of mem the free memory.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
@@ -210,9 +203,8 @@ func (b *Buffer) makeRoom(n int) {
 // would move the contents too often.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to larger memory that has room for n more bytes. The new memory is at
-// least twice as large, unless the Buffer is unused. enlarge panics with ErrTooLarge if the memory
-// would be too large.
+// enlarge moves the contents to larger memory with room for n more bytes. It panics with
+// ErrTooLarge if the memory would be too large.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -233,15 +225,14 @@ func (b *Buffer) twice() int {
 	return 2 * size
 }
 
-// move moves the contents to new memory of at least size bytes. The contents must fit.
+// move moves the contents to new memory of at least size bytes, into which they must fit.
 func (b *Buffer) move(size int) {
 	mem := allocate(size)
 	b.w = copy(mem, b.Bytes())
 	b.spill, b.r = mem, 0
 }
 
-// allocate returns a slice of at least n bytes. It rounds the length up to what the allocator would
-// reserve anyway.
+// allocate returns a slice of at least n bytes, rounded up to the allocator's size class.
 func allocate(n int) []byte {
 	defer func() {
 		if recover() != nil {

@@ -16,19 +16,16 @@ var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative coun
 // length that an unknown type reports.
 const maxClaim = 64 << 10
 
-// ReadFrom reads src until io.EOF, and appends the bytes to b. It returns the number of bytes read.
-// If src returns another error, ReadFrom returns the error, and b contains the bytes before the
-// error. ReadFrom panics with ErrTooLarge if there is not enough memory, and panics if src returns
-// a negative count. It borrows src: after ReadFrom has returned, b does not use src.
+// ReadFrom reads src until io.EOF, and appends the bytes to b. It borrows src, and returns the
+// number of bytes read. If src returns another error, ReadFrom returns it, and b contains the bytes
+// before it. ReadFrom panics with ErrTooLarge if memory runs out, and panics if src returns a
+// negative count.
 //
-// The type of src determines how much memory ReadFrom allocates in advance:
-//   - For an *os.File and for the in-memory readers of the standard library, ReadFrom usually makes
-//     one allocation that fits the bytes.
-//   - For any other type with a method Len() int, and for an io.LimitedReader of a source of
-//     unknown length, ReadFrom allocates at most 64 KiB in advance.
-//   - For all other types, the length is unknown, and the memory doubles when it is full.
-//
-// Unlike bytes.Buffer, ReadFrom allocates no memory for a read that only returns io.EOF.
+// The memory that ReadFrom allocates in advance depends on src:
+//   - For an *os.File or an in-memory reader of the standard library, it usually fits exactly.
+//   - For a type with a method Len() int, or an io.LimitedReader of another source, it is at most
+//     64 KiB.
+//   - For all other types, there is none, and the memory doubles when it is full.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -133,13 +130,11 @@ func (b *Buffer) add(p []byte) {
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo writes all of the contents to dst with one call to dst.Write, and removes the written
-// bytes from b. It returns the number of bytes written. If b is empty, WriteTo does not call
-// dst.Write. WriteTo does not keep dst after it returns.
+// WriteTo writes the contents to dst with one call to dst.Write, or none if b is empty. It removes
+// the written bytes from b and returns their number. It borrows dst.
 //
-// If dst.Write fails, WriteTo returns its error. If dst.Write writes only some of the bytes without
-// an error, WriteTo returns io.ErrShortWrite. The bytes that were not written stay in b. WriteTo
-// panics if dst.Write returns an invalid count.
+// If dst.Write fails, WriteTo returns its error. If dst.Write writes too few bytes without an
+// error, WriteTo returns io.ErrShortWrite. WriteTo panics if dst.Write returns an invalid count.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {
@@ -167,9 +162,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	held := b.inline[b.r:b.w]
 	switch dst := dst.(type) { // passing the array to another type would move b to the heap
 	case *bufio.Writer:
-		// Append the bytes to the free memory of dst. Write then does not copy them again. Do not
-		// pass held itself to Write. Write may pass held to another writer, so the compiler would
-		// move b, which contains held, to the heap.
+		// Write may pass held to another writer, and b would then be on the heap. Instead, append
+		// held to the free memory of dst, which Write does not copy again.
 		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}

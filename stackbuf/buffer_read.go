@@ -92,8 +92,8 @@ func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune undoes a ReadRune, so that the next read returns the same rune again. It returns an
-// error if the last read or write was not a successful ReadRune.
+// UnreadRune makes the next read return the last rune again. It returns an error if the last read
+// or write was not a successful ReadRune.
 func (b *Buffer) UnreadRune() error {
 	if b.lastRead <= nothing {
 		return errUnreadRune
@@ -121,15 +121,14 @@ func (b *Buffer) UnreadByte() error {
 	return nil
 }
 
-// ReadBytes reads up to and including the first delimiter delim, and returns a copy of the bytes.
-// If the contents have no such delimiter, it returns a copy of all contents and io.EOF.
+// ReadBytes returns a copy of the bytes up to and including the first delimiter delim. If there is
+// none, it returns a copy of all contents and io.EOF.
 func (b *Buffer) ReadBytes(delim byte) (line []byte, err error) {
 	p, err := b.readTo(delim)
 	return append(line, p...), err
 }
 
-// ReadString reads up to and including the first delimiter delim, and returns the bytes as a
-// string. If the contents have no such delimiter, it returns all contents and io.EOF.
+// ReadString is like [Buffer.ReadBytes], but returns a string.
 func (b *Buffer) ReadString(delim byte) (line string, err error) {
 	p, err := b.readTo(delim)
 	return string(p), err

@@ -10,8 +10,8 @@ import (
 // Rare work is in functions that a method calls as its last step, so that the method need not save
 // registers for the call.
 
-// Write appends p to the contents. It borrows p. It always returns len(p) and nil. If there is not
-// enough memory, Write panics with ErrTooLarge.
+// Write appends p, which it borrows, and never returns an error. It panics with ErrTooLarge if
+// memory runs out.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if len(p) == 0 { // copying zero bytes would be half of the cost
@@ -46,8 +46,7 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteString appends s to the contents. It always returns len(s) and nil. If there is not enough
-// memory, WriteString panics with ErrTooLarge.
+// WriteString appends s, and never returns an error. It panics with ErrTooLarge if memory runs out.
 func (b *Buffer) WriteString(s string) (n int, err error) {
 	b.lastRead = nothing
 	if len(s) == 0 {
@@ -77,8 +76,7 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 	return n, nil
 }
 
-// WriteByte appends c to the contents. The error is always nil. If there is not enough memory,
-// WriteByte panics with ErrTooLarge.
+// WriteByte appends c and returns nil. It panics with ErrTooLarge if memory runs out.
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
@@ -104,9 +102,8 @@ func (b *Buffer) growByte(c byte) error {
 	return nil
 }
 
-// WriteRune appends the UTF-8 encoding of r to the contents, and returns the length of the encoding
-// in bytes. An invalid rune is written as U+FFFD. The error is always nil. If there is not enough
-// memory, WriteRune panics with ErrTooLarge.
+// WriteRune appends the UTF-8 encoding of r, and returns its length in bytes. For an invalid rune
+// it appends U+FFFD. The error is always nil. WriteRune panics with ErrTooLarge if memory runs out.
 func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	if uint32(r) < utf8.RuneSelf { // a negative rune becomes a large uint32
 		return 1, b.WriteByte(byte(r))

@@ -2,8 +2,7 @@
 
 package stackbuf
 
-// poison overwrites memory that must no longer be used. Code that wrongly still uses the memory
-// then finds obvious garbage.
+// poison overwrites released memory, to reveal code that still uses it.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -15,9 +15,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func lendScratch() *scratch { return scratches.Get().(*scratch) }
 
-// release returns s for reuse. The argument n is the number of bytes at the start of s that may
-// have been written. The method clears these bytes, so that the contents of one Buffer never reach
-// another Buffer. With -tags invariants, the method overwrites all of s.
+// release returns s for reuse, and clears the n bytes that may have been written. The contents of
+// one Buffer therefore never reach another Buffer.
 func (s *scratch) release(n int) {
 	clear(s[:n])
 	poison(s[:])

@@ -39,7 +39,6 @@ const (
 	longer    = 8                // factor by which turns are longer if goroutines keep frames
 )
 
-// A shape is the configuration of a contender.
 type shape struct {
 	capacity int // memory of an arena.Pool in bytes; other contenders ignore it
 	slots    int // number of slots of an arena.Pool
@@ -63,7 +62,7 @@ var (
 )
 
 // random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014. The Rust program uses the same generator.
+// Generators", OOPSLA 2014.
 type random uint64
 
 func (r *random) next() uint64 {
@@ -74,8 +73,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// The input of every contender. It is not on the heap: a larger heap makes the garbage collector
-// run less often, which favors contenders that produce garbage.
+// The input is not on the heap: a larger heap makes garbage collections rarer, which favors
+// contenders that produce garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte

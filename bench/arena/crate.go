@@ -20,14 +20,13 @@ const crateDir = "buffersv2"
 // download has failed.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is a child process that runs the Rust program. It keeps running between turns. Only one
-// goroutine may use a crate.
+// A crate is a child process that runs the Rust program. Only one goroutine may use it.
 type crate struct {
 	*measure.Child
 	version string // version of the Rust compiler
 }
 
-// startCrate builds the program from the source in dir, and starts it. The caller must call Close.
+// startCrate builds the program in dir, and starts it. The caller must call Close.
 func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate

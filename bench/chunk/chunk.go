@@ -120,7 +120,7 @@ var errOtherBytes = errors.New("other bytes than those of the source")
 
 type contender struct {
 	name string
-	// run reads src to its end, and passes all bytes to the function work, which borrows them.
+	// run reads src to its end, and passes all bytes to work, which borrows them.
 	run func(src io.Reader, work func([]byte)) error
 }
 
@@ -156,7 +156,7 @@ type site struct {
 	compress *flate.Writer
 }
 
-// newSite returns a site. The file of the site has the given size and is in the page cache.
+// newSite returns a site with a file of the given size in the page cache.
 func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {

@@ -28,7 +28,7 @@ func plainLoop(src io.Reader, work func([]byte)) error {
 	}
 }
 
-// A writerFunc is a function that implements io.Writer. The function borrows its argument.
+// A writerFunc is an io.Writer. It borrows its argument.
 type writerFunc func([]byte)
 
 func (w writerFunc) Write(p []byte) (int, error) {

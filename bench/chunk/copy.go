@@ -133,7 +133,6 @@ func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([
 	return measure.Compare(ctx, contenders, rounds, d)
 }
 
-// A textReader reads the bytes of text repeatedly, without end.
 type textReader struct{ at int }
 
 func (r *textReader) Read(p []byte) (int, error) {

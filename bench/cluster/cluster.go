@@ -1,12 +1,8 @@
-// Package cluster compares the cost of a cluster of millrace servers with the cost of one server.
-// It also measures how streams continue when a node or Redis fails, and computes the cost of many
-// viewers from the measured costs. The nodes and a redis-server are separate processes that
-// communicate over the loopback interface. Because all processes share the processors of one
-// machine, costs are measured as CPU time, not as throughput. Costs that are compared with each
-// other are measured at the same time, so that the machine is in the same state for all of them.
+// Package cluster compares the costs of a cluster of millrace servers and of one server. It also
+// measures how streams continue when a node or Redis fails, and computes the cost of many viewers.
 //
-// A quarter of the package is a model. It prints a table of computed values, and a note with the
-// assumptions.
+// All processes share one machine. Costs are therefore measured as CPU time, not as throughput, and
+// costs to be compared are measured at the same time.
 package cluster
 
 import (

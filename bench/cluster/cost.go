@@ -98,7 +98,6 @@ func (b *bench) rounds(ctx context.Context, c testCase,
 	return all, nil
 }
 
-// cost compares the CPU times of a single server and of a cluster under the same load.
 func (b *bench) cost(ctx context.Context) error {
 	cases, err := parseCases(options.cases)
 	if err != nil {
@@ -169,8 +168,7 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 
 const mostNodes = 3
 
-// capacity runs the same load test on several clusters at the same time. The clusters have 1, 2,
-// ..., mostNodes nodes.
+// capacity runs the same load test at the same time on clusters of 1, 2, ..., mostNodes nodes.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 
 const keyInterval = 2 * time.Second
 
-// An encoder publishes one stream to one server until the encoder is stopped. The stream begins
-// with a keyframe.
+// An encoder publishes a stream to one server. The stream begins with a keyframe.
 type encoder struct {
 	began time.Time          // time of the first attempt to connect
 	live  chan struct{}      // closed when the server has accepted the encoder

@@ -51,7 +51,6 @@ func (c *costs) learn(loads []edgeLoad) {
 	}
 }
 
-// A model computes the size and the cost of a cluster. Flags set its fields.
 type model struct {
 	viewers, streams, spread int
 	mbit, cores, use, extra  float64
@@ -101,8 +100,7 @@ type plan struct {
 // renewals is the number of times that a lease is renewed during its duration.
 const renewals = 3
 
-// planFor returns the plan for the given number of nodes, if viewers are spread over the nodes at
-// random.
+// planFor returns the plan for a number of nodes to which viewers connect at random.
 func (m *model) planFor(nodes int) plan {
 	n, streams, viewers, gbit := float64(nodes), float64(m.streams), float64(m.viewers), m.mbit/1000
 	p := plan{nodes: nodes}
@@ -110,7 +108,7 @@ func (m *model) planFor(nodes int) plan {
 	if m.spread > 0 {
 		within = min(n, float64(m.spread))
 	}
-	// The expected number of nodes that have viewers of a stream.
+	// watching is the expected number of nodes that have viewers of a stream.
 	watching := within * (1 - math.Pow(1-1/within, viewers/streams))
 	// The owner does not pull. Each node has the same probability of being the owner.
 	pulled := watching * (1 - 1/n)

@@ -19,7 +19,6 @@ var outageCase = testCase{streams: 6, viewers: 9}
 // because the frames are only counted.
 const outageBitRate = 500_000
 
-// outage measures how streams continue during each kind of Redis outage.
 func (b *bench) outage(ctx context.Context) error {
 	t := measure.NewTable("cluster-outage",
 		fmt.Sprintf(
@@ -67,7 +66,7 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// runOutage runs a load test during an outage of Redis. For recovery, see interruptRedis.
+// runOutage runs a load test during an outage of Redis. recovery is the result of interruptRedis.
 func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recovery time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)

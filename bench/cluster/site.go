@@ -25,7 +25,7 @@ type site struct {
 	nodes []*node
 }
 
-// A node is a process that runs the command "millrace serve".
+// A node is a process that runs "millrace serve".
 type node struct {
 	*measure.Server
 	*counter // proxy between the other nodes and this node; nil: no proxy
@@ -40,7 +40,7 @@ func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 // flv is for clients that need only the start of each payload.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
-// alone starts a site with one server that belongs to no cluster. The caller must close the site.
+// alone starts a site with one server outside any cluster. The caller must close the site.
 func (b *bench) alone(ctx context.Context) (*site, error) {
 	s := &site{b: b}
 	return s.started(s.add(ctx, false))
@@ -96,7 +96,6 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start launches the process of node n, for the first time or after the last process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {
@@ -166,12 +165,10 @@ func newSpread(names []string, pubNodes, viewNodes []*node) *spread {
 
 func (s *spread) String() string { return "the cluster" }
 
-// Publish implements load.Protocol.
 func (s *spread) Publish(ctx context.Context, name string) (load.Publication, error) {
 	return s.in[s.streams[name].in].Publish(ctx, name)
 }
 
-// Watch implements load.Protocol.
 func (s *spread) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	i := s.streams[name].out.Add(1) - 1
 	return s.out[int(i)%len(s.out)].Watch(ctx, name)

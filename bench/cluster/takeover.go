@@ -8,7 +8,6 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A move is a way in which an encoder moves to another node.
 type move struct {
 	name string
 	do   func(e *encoder, from *node) error // interrupts encoder e, which is connected to from

@@ -38,7 +38,7 @@ func parseCases(list string) (all []testCase, err error) {
 	return all, nil
 }
 
-// A probe returns the current value of a counter that only grows.
+// A probe returns the value of a counter that only grows.
 type probe func() (float64, error)
 
 // cpuOf returns a probe for the CPU time of s, in seconds. If s is nil, the probe returns 0.

@@ -16,8 +16,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A testCase is a file size and a number of connections. Each connection requests the file
-// repeatedly.
+// A testCase is a file size and a number of connections that request the file repeatedly.
 type testCase struct {
 	size  int // of the file, in bytes
 	conns int

@@ -67,7 +67,7 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	io.CopyBuffer(w, f, nil)
 }
 
-// wrapped puts a logging middleware in front of each handler. It discards the output of the log.
+// wrapped puts a logging middleware, which discards its output, in front of each handler.
 func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
 		h, err := inner(dir)

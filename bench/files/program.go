@@ -103,7 +103,6 @@ type turn struct {
 
 func (t turn) cpuPerGB() float64 { return t.serverCPU.Seconds() / (float64(t.Bytes) / 1e9) }
 
-// takeTurn starts a server, checks that its responses equal the file, and measures it under load.
 func takeTurn(ctx context.Context, who contender, c testCase, root string) (t turn, err error) {
 	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {

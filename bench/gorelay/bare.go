@@ -179,7 +179,6 @@ type barePublication struct {
 	tag []byte
 }
 
-// WriteTag implements load.Publication.
 func (p *barePublication) WriteTag(t load.Tag) error {
 	p.tag = httpflv.AppendTag(p.tag[:0], t)
 	_, err := p.Write(p.tag)

@@ -34,9 +34,8 @@ const (
 	tagFooter = 4
 )
 
-// A Relay receives streams at POST /live/NAME and serves them at GET /live/NAME to any number of
-// viewers. It has no authentication and no limits, because it only serves benchmarks on this
-// machine.
+// A Relay receives streams at POST /live/NAME and serves them at GET /live/NAME. It has no
+// authentication and no limits: it is for benchmarks on one machine only.
 type Relay struct {
 	// Share makes all viewers of a stream use the same memory. Otherwise, each viewer gets a copy
 	// of each tag.
@@ -152,8 +151,7 @@ func (s *stream) send(tag []byte) {
 	}
 }
 
-// start sends the headers and the tags since the last keyframe to a viewer. The caller must hold
-// s.mu.
+// start sends the headers and the tags since the last keyframe to v. The caller must hold s.mu.
 func (s *stream) start(v *viewer) {
 	v.started = true
 	for _, h := range s.heads {

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A checker compares the samples in segments and parts with the tags that were published.
+// A checker compares the samples in segments and parts with the published tags.
 type checker struct {
 	synth  *load.Synth
 	kinds  map[uint32]byte // kind of each MP4 track: load.Video or load.Audio

@@ -107,8 +107,7 @@ func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, e
 	return m, nil
 }
 
-// attribute returns the value of an attribute in a tag's attribute list, without quotes. If the
-// attribute is missing, it returns "".
+// attribute returns an attribute's value without quotes, or "" if list does not have it.
 func attribute(list, name string) string {
 	for list != "" {
 		key, rest, ok := strings.Cut(list, "=")
@@ -130,9 +129,8 @@ func attribute(list, name string) string {
 	return ""
 }
 
-// resolve returns the absolute path of a file. The argument path is the path of a playlist, and uri
-// is the file's address in this playlist. The host in uri is ignored, because all files are on one
-// server.
+// resolve returns the absolute path, without the host, of the file with the address uri in a
+// playlist. The argument path is the path of the playlist.
 func resolve(path, uri string) string {
 	if _, rest, ok := strings.Cut(uri, "://"); ok {
 		_, p, _ := strings.Cut(rest, "/")

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// sentTags records the tags that were published.
 type sentTags struct {
 	bitRate int
 

@@ -46,7 +46,6 @@ type result struct {
 // startTime is the maximum time to wait for the first playlist. It is much longer than a segment.
 const startTime = 30 * time.Second
 
-// take starts a server, measures it under the load of case c, and returns the result.
 func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	dir, err := tempDir()
 	if err != nil {
@@ -124,7 +123,6 @@ func (a *audience) look(ctx context.Context) (err error) {
 	return err
 }
 
-// watch connects the viewers, measures the server, and waits until all viewers have ended.
 func (c testCase) watch(ctx context.Context, who contender, server *running, a *audience,
 	observer *viewer, viewers []*viewer,
 	res *result) error {

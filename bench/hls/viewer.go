@@ -16,7 +16,6 @@ type arrivals struct {
 	all map[string]*arrival // by address in the playlist
 }
 
-// An arrival holds the contents of a part or segment.
 type arrival struct {
 	contents // set by the observer; read after all viewers have ended
 }

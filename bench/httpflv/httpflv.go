@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Header is the beginning of every FLV stream: the file header, and PreviousTagSize0, which is 0.
+// Header is the beginning of every FLV stream: the file header and PreviousTagSize0.
 const Header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
 const (
@@ -25,12 +25,12 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// ErrFormat is the error for a stream that is not FLV.
+// ErrFormat means that a stream is not FLV.
 var ErrFormat = errors.New("not FLV")
 
-// A Publication sends tags in the body of a request. Only one goroutine may use it.
+// A Publication sends tags in a request body. Only one goroutine may use it.
 type Publication struct {
-	// Answer is the body of the server's response. It is set once Close has returned nil.
+	// Answer is the response body. It is set after Close returns nil.
 	Answer []byte
 
 	body   *io.PipeWriter

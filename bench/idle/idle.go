@@ -84,7 +84,7 @@ type waiter struct {
 	wait func(net.Conn) error
 }
 
-// The first waiter is the baseline. It needs no memory beyond the connection and its goroutine.
+// waiters begins with the baseline, which needs only the connection and its goroutine.
 var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))

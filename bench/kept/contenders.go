@@ -74,7 +74,7 @@ func newChains() sharer[millrace.Chain] {
 	}
 }
 
-// newBatches works like a relay: it reads packets one by one, and merges each batch into one Chain.
+// newBatches reads packets one by one, and merges each batch into one Chain, like a relay.
 func newBatches() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain
@@ -113,7 +113,6 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// strideSum returns the sum of the first bytes of all packets in p.
 func strideSum(p []byte) (sum uint64) {
 	for i := 0; i < len(p); i += reader.PacketSize {
 		sum += uint64(p[i])

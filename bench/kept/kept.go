@@ -1,9 +1,8 @@
-// Package kept measures the cost of passing packets of 1 KiB to ten goroutines, which keep each
-// packet for a while and then drop it.
+// Package kept measures the cost of passing packets of 1 KiB to ten goroutines, each of which keeps
+// a packet for a while and then drops it.
 //
-// The packets come from a generator. They are sent over ten channels, 64 at a time, and each
-// goroutine keeps them in a ring. The cost of the channels is measured separately and subtracted.
-// Before the measurement, every contender must deliver the same bytes to all ten goroutines.
+// Channels pass the packets, 64 at a time. Their cost is measured separately and subtracted. Every
+// contender must first deliver the same bytes to all goroutines.
 package kept
 
 import (

@@ -72,8 +72,7 @@ type Process struct {
 	guard childproc.Guard
 }
 
-// Start starts a command. Unless cmd.Stderr is set, the command shares the standard error of this
-// process.
+// Start starts a command. If cmd.Stderr is nil, the command uses this process's standard error.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = os.Stderr

@@ -6,12 +6,10 @@ import (
 	"os/exec"
 )
 
-// ErrMissing is the error for a program or a contender that cannot run because something is not
-// installed.
+// ErrMissing means that something that a program or contender needs is not installed.
 var ErrMissing = errors.New("is not installed")
 
-// Missing returns an error that wraps [ErrMissing]. The error names the missing program and the
-// Debian packages that contain the program.
+// Missing returns an error that wraps [ErrMissing] and names the program and its Debian packages.
 func Missing(program, packages string) error {
 	return fmt.Errorf("%s %w (Debian: apt-get install %s)", program, ErrMissing, packages)
 }
@@ -27,11 +25,9 @@ func Find(program, packages string) (string, error) {
 	return "", Missing(program, packages)
 }
 
-// Present calls check for each contender, and returns the contenders that can run on this machine.
-//
-// If check returns nil, the contender can run. If the error wraps [ErrMissing], Present logs the
-// error and leaves out the contender. Any other error stops Present, which returns that error. If
-// no contender can run, Present returns the last error.
+// Present returns the contenders for which check returns nil. It logs and leaves out a contender
+// whose error wraps [ErrMissing], and returns any other error. If no contender can run, Present
+// returns the last error.
 func Present[C any](all []C, name func(C) string, check func(C) error,
 	logf func(string, ...any)) (present []C, err error) {
 	var missing error

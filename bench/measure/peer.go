@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Serve runs the TCP server of a child process. It prints the address of the server, and calls
-// handle in a new goroutine for each connection. It returns when the standard input ends.
+// Serve runs a child process's TCP server, and prints its address. It calls handle in a new
+// goroutine for each connection, and returns when the standard input ends.
 func Serve(handle func(net.Conn)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -55,9 +55,8 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 // Stop sends SIGTERM to the server, and kills it if it has not ended after ten seconds.
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
-// FreeAddr returns an address of 127.0.0.1 at which no server listens. The port is below the range
-// that Linux uses for outgoing connections, so that such a connection cannot take the port before
-// the server starts.
+// FreeAddr returns a free address of 127.0.0.1. Its port is below the range that Linux uses for
+// outgoing connections.
 func FreeAddr() (string, error) {
 	for range 100 {
 		addr := fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))
@@ -107,8 +106,7 @@ type Usage struct {
 	Peak int64         // peak resident memory, in bytes
 }
 
-// UsageOf returns the total usage of the processes, or an error if it cannot read the usage of
-// every process.
+// UsageOf returns the total usage of the processes, or an error if it cannot read one of them.
 func UsageOf(pids []int) (Usage, error) {
 	var sum Usage
 	for _, pid := range pids {

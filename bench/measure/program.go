@@ -17,12 +17,12 @@ type Program struct {
 	Name   string
 	What   string // a description of one line, for the list of programs
 	Rounds int    // the default of -rounds
-	// The default of -turn, the length of a turn; 0 if turns have no fixed length.
+	// the default of -turn, the length of a turn; 0 if turns have no fixed length
 	Turn  time.Duration
 	Parts []string // the tables that -only can select; nil if the program has no such flag
 	Brief []string // the arguments that "bench all" adds to make the run short
 
-	// Flags defines the program's own flags. It is nil if the program has none.
+	// Flags defines the program's own flags. It may be nil.
 	Flags func(*flag.FlagSet)
 	Run   func(context.Context, *Params) error
 }
@@ -40,8 +40,7 @@ type Params struct {
 	log     io.Writer
 }
 
-// Main runs a program with args, the arguments of its command line. It prints tables to out and
-// progress to log.
+// Main runs a program with the arguments args. It prints tables to out and progress to log.
 func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) error {
 	params := Params{out: out, log: log}
 	flags := flag.NewFlagSet("bench "+p.Name, flag.ContinueOnError)
@@ -117,9 +116,8 @@ func (p *Params) Add(t *Table) error {
 // there.
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All executes the programs one after the other. Each program gets the arguments in its field
-// Brief, followed by args. If a program fails, All continues with the next one, and returns the
-// error at the end. An error that wraps [ErrMissing] is only logged.
+// All runs the programs with the arguments in Brief, followed by args. If a program fails, All runs
+// the others and then returns the error. An error that wraps [ErrMissing] is only logged.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

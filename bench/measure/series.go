@@ -61,8 +61,8 @@ func (s Series) Minus(base Series) Series {
 	return d
 }
 
-// Whole formats the median of bytes or allocations per operation as a whole number. Fractions below
-// 0.9 are dropped, which hides one-time allocations. Larger fractions are rounded up.
+// Whole formats the median of bytes or allocations per operation as a whole number. It drops
+// fractions below 0.9, which hides one-time allocations, and rounds larger fractions up.
 func (s Series) Whole() string {
 	if len(s) == 0 {
 		return "-"

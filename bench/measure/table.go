@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// A Table is the result of a program. Programs print it as Markdown and write it to files as
-// Markdown and JSON.
+// A Table is the result of a program. It is printed as Markdown and written as Markdown and JSON.
 type Table struct {
 	Name    string   `json:"name"` // base name of the table's files
 	Title   string   `json:"title"`

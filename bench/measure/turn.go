@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Turn records what a contender's operations cost in total.
+// A Turn records the total cost of a contender's operations.
 type Turn struct {
 	Ops           int // number of operations
 	Time          time.Duration

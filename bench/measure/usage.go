@@ -34,8 +34,7 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// title returns the command line of a process, or "" if the process has ended. It works on Linux
-// only.
+// title returns a process's command line, or "" if the process has ended. It works on Linux only.
 func title(pid int) string {
 	proc, err := procfs.NewProc(pid)
 	if err != nil {

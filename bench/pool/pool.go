@@ -1,9 +1,8 @@
 // Package pool measures the cost of getting a buffer, writing to it and returning it, on one
 // goroutine and on all processors at once.
 //
-// Every contender is used as its documentation says. Each contender has its own copy of the loop,
-// so that no method is called through an interface. Each measurement uses a new pool, except for
-// contenders that have one global pool.
+// Each contender has its own loop, so that no method is called through an interface. Each
+// measurement uses a new pool, unless the contender has one global pool.
 package pool
 
 import (
@@ -27,7 +26,6 @@ var Program = &measure.Program{
 	Run:   run,
 }
 
-// A mode determines how many goroutines get and return buffers.
 type mode struct {
 	key, what string
 	procs     func() int

@@ -86,7 +86,7 @@ func releaseAll(rs []*millrace.Reader) {
 	}
 }
 
-// openNaive allocates a slice for each packet, and another one for each subscriber.
+// openNaive allocates a slice for each packet, and another for each subscriber.
 func openNaive(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := openAll(streams, bufio.NewReader)
 	return func(n int) {

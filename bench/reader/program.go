@@ -37,7 +37,6 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A workload is a measurement in which contenders read from Sources.
 type workload struct {
 	name, title string
 	parallel    bool // one stream per processor, each read by a goroutine

@@ -18,16 +18,15 @@ import (
 // PacketSize is the size of a packet, in bytes.
 const PacketSize = 1024
 
-// A Source is an io.Reader that returns 64 to 2048 bytes per Read, or fewer if the buffer is
-// shorter. All Sources return the same endless sequence of bytes. The seed determines only where
-// each Read ends.
+// A Source is an endless io.Reader that returns 64 to 2048 bytes per Read, or fewer if the buffer
+// is shorter. All Sources return the same bytes. The seed determines only where each Read ends.
 type Source struct {
 	random uint64
 	at     int
 	_      [128]byte // separates sources of different processors in memory
 }
 
-// NewSource returns a new source.
+// NewSource returns a Source for the seed.
 func NewSource(seed uint64) *Source { return &Source{random: seed*2 + 1} }
 
 const (

@@ -83,7 +83,6 @@ func send(c net.Conn) {
 	}
 }
 
-// dial connects to the sender and requests the pattern s.
 func (s pattern) dial(addr string) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Program is the benchmark "record". Its HTTP clients request a URL repeatedly. It reports the
-// samples that the function [Record] takes.
+// Program is the benchmark "record". HTTP clients request a URL while [Record] takes samples.
 var Program = &measure.Program{
 	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
 	Brief: []string{"-seconds", "5"},
@@ -117,8 +116,7 @@ type clients struct {
 	mu   sync.Mutex
 	took []time.Duration // durations of the successful operations
 	load Load
-	// The connections to observe: the server's ends, or the clients' ends if the server is not in
-	// this process.
+	// the server's ends of the connections, or the clients' ends if the server is another process
 	open map[net.Conn]bool
 }
 

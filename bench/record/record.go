@@ -1,11 +1,10 @@
 // Package record takes samples of a load, the Go runtime and the kernel at the same times. A sample
-// includes the latencies of the load, the garbage collections of this process, and kernel events.
-// If bpftrace is installed and may attach, a script counts retransmissions and measures how long
-// threads wait for a processor. Otherwise TCP_INFO and /proc/self/task/*/schedstat provide part of
-// these values. A CPU profile and a heap profile are stored next to the table.
+// has the load's latencies, this process's garbage collections, and kernel events. A CPU profile
+// and a heap profile are stored next to the table.
 //
-// A third of the package reads the kernel's values. This part has two implementations, because few
-// machines allow bpftrace. The rest is the load, the runtime's metrics, and the table.
+// If bpftrace may attach, it counts retransmissions and measures how long threads wait for a
+// processor. On most machines, TCP_INFO and /proc/self/task/*/schedstat provide part of these
+// values instead.
 package record
 
 import (
@@ -49,8 +48,8 @@ type Runtime struct {
 // A Kernel has the statistics of the operating system's kernel for one interval.
 type Kernel struct {
 	Retransmits int64
-	// Time that threads waited for a processor: the 99th percentile with bpftrace, or the mean with
-	// schedstat.
+	// RunQueue is the time that threads waited for a processor: the 99th percentile with bpftrace,
+	// or the mean with schedstat.
 	RunQueue    time.Duration
 	RTT         time.Duration // median of the connections, from TCP_INFO
 	MinorFaults int64

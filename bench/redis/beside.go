@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// smallSize is the size of the small values in bytes. It is typical of Redis commands.
+	// smallSize is the size of the small values in bytes, typical of Redis commands.
 	smallSize = 100
 
 	// smallCallers is the number of goroutines that get small values. Each goroutine pauses for
@@ -29,8 +29,6 @@ const (
 	largeInterval = 50 * time.Millisecond
 )
 
-// A mixedLoad measures the latency of small GETs on a go-redis client while large values are
-// transferred.
 type mixedLoad struct {
 	name string
 	move func(*fixture) (get, set call) // calls for large values; nil: no large values
@@ -105,7 +103,6 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	return p.Add(t)
 }
 
-// turn measures small GETs for the duration d, and transfers large values at the same time.
 func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)

@@ -1,13 +1,9 @@
 // Package redis compares ways to transfer large values to and from Redis: a raw socket, go-redis,
-// rueidis and redisbuf. The server is a separate process, so that the CPU time of this process is
-// only the client's.
+// rueidis and redisbuf. Each has one client for all goroutines, and must first transfer the exact
+// bytes. The server is a child process, so that its CPU time does not count.
 //
-// Every contender is used as its documentation says, with one client for all goroutines. Before a
-// case is measured, every contender must transfer the exact bytes of the value.
-//
-// Four clients perform GET and SET in thirteen ways. Three of the clients also serve the value over
-// HTTP, like a Redis sidecar, to a process that sends requests. A separate load measures small GETs
-// while large values are transferred.
+// Three of the clients also serve the value over HTTP, like a Redis sidecar. A separate load
+// measures small GETs while large values are transferred.
 package redis
 
 import (

@@ -9,7 +9,6 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A server is a redis-server for the benchmark, on loopback and in a new directory.
 type server struct {
 	*measure.Server
 	dir     string // removed by stop
@@ -44,7 +43,7 @@ func (s *server) stop() {
 	os.RemoveAll(s.dir)
 }
 
-// version returns the name and the version of a server, such as "redis-server 7.0.15".
+// version returns a server's name and version, such as "redis-server 7.0.15".
 func version(path string) string {
 	out, _ := exec.Command(path, "--version").Output() // prints "Redis server v=7.0.15 sha=..."
 	for _, word := range strings.Fields(string(out)) {

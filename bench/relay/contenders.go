@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is one of the compared relays. It can be started again after it has stopped.
+// A contender is a relay. It can be started again after it has stopped.
 type contender struct {
 	spec, name string
 	in, out    string // names of the protocols of publishers and of viewers
@@ -22,7 +22,7 @@ type contender struct {
 	// prepare builds or finds the program. The error wraps measure.ErrMissing if something is not
 	// installed.
 	prepare func(ctx context.Context) error
-	// start runs the server, and writes its files to dir.
+	// start runs the server, which writes its files to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
 }
 
@@ -165,13 +165,11 @@ func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	return c
 }
 
-// A crossProtocol publishes with one protocol and watches with another one.
 type crossProtocol struct {
 	load.Protocol               // for publishers
 	out           load.Protocol // for viewers
 }
 
-// Watch implements load.Protocol.
 func (c crossProtocol) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	return c.out.Watch(ctx, name)
 }

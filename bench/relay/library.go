@@ -15,7 +15,6 @@ import (
 // own RTMP client.
 type libraryProtocol struct{ *rtmp.Server }
 
-// Watch implements load.Protocol.
 func (l libraryProtocol) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	u, err := url.Parse(l.String())
 	if err != nil {
@@ -36,7 +35,7 @@ type libraryViewer struct {
 	stop func() bool
 }
 
-// Next implements load.Subscription. Arrival.Head is the whole payload.
+// Next implements load.Subscription. Arrival.Head is the complete payload.
 func (v *libraryViewer) Next(a *load.Arrival) error {
 	for {
 		m, err := v.c.Read()
@@ -76,7 +75,6 @@ func set(a *load.Arrival, kind byte, at time.Duration, payload []byte) {
 		Head: payload}
 }
 
-// Close implements load.Subscription.
 func (v *libraryViewer) Close() error {
 	v.stop()
 	v.c.Close()

@@ -1,6 +1,5 @@
-// Package relay compares the costs of relays for live streams under the same load of publishers and
-// viewers. Before the measurement, every relay must deliver the published payloads, because a relay
-// that loses tags is cheap.
+// Package relay compares the costs of relays for live streams under the same load. Every relay must
+// first deliver the published payloads, because a relay that loses tags is cheap.
 package relay
 
 import (

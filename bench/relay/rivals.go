@@ -192,7 +192,6 @@ type retryProtocol struct{ load.Protocol }
 
 const retryDelay = 100 * time.Millisecond
 
-// Watch implements load.Protocol.
 func (p retryProtocol) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	for {
 		s, err := p.Protocol.Watch(ctx, name)
@@ -218,7 +217,6 @@ type begunSubscription struct {
 	waits bool // whether Next must still return the first tag
 }
 
-// Next implements load.Subscription.
 func (s *begunSubscription) Next(a *load.Arrival) error {
 	if s.waits {
 		*a, s.waits = s.first, false

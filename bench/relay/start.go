@@ -30,7 +30,7 @@ var startContenders string
 // A trial is a measurement with one publisher and one viewer.
 type trial struct {
 	column string // in the table of results
-	// take performs one measurement. The name of the stream must be new to the server.
+	// take performs one measurement. The stream must be new to the server.
 	take func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 

@@ -22,8 +22,7 @@ const (
 	amfObjectEnd = 9
 )
 
-// appendAMF appends values in AMF0. Each value is a float64, a string, an object or nil. There is
-// no decoder, because the client compares replies with encoded values.
+// appendAMF appends values in AMF0. Each value is a float64, a string, an object or nil.
 func appendAMF(p []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {

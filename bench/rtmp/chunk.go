@@ -74,7 +74,7 @@ func (r *reader) nextMedia(a *load.Arrival) error {
 	}
 }
 
-// next reads chunks until a message is complete. The message is valid until the next call.
+// next returns the next complete message, which is valid until the next call.
 func (r *reader) next() (*message, error) {
 	for {
 		m, err := r.nextChunk()
@@ -162,8 +162,7 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads a message header. A new message begins if the chunk stream has no incomplete
-// message.
+// header reads a message header. If m is complete, a new message begins.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
@@ -207,7 +206,7 @@ func (r *reader) number(n int) (v uint64, err error) {
 	return v, err
 }
 
-// read fills p, and records whether it had to wait for data.
+// read fills p and sets r.waited if it must wait for data.
 func (r *reader) read(p []byte) error {
 	r.waited = r.waited || r.r.Buffered() < len(p)
 	n, err := io.ReadFull(r.r, p)

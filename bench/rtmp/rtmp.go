@@ -60,11 +60,9 @@ var _ load.Protocol = (*Server)(nil)
 
 func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 
-// app is the RTMP application to which streams are published.
 const app = "live"
 
-// A conn is a connection after the handshake. Only one goroutine may read from it. Several
-// goroutines may write to it at the same time.
+// A conn is a connection after the handshake. Only one goroutine may read; several may write.
 type conn struct {
 	net  net.Conn
 	stop func() bool // prevents the end of ctx from closing the connection
@@ -153,7 +151,7 @@ func (c *conn) awaitStatus(code string) error {
 	}
 }
 
-// Only the goroutine that reads from the connection may call close.
+// close must be called by the goroutine that reads from c.
 func (c *conn) close() error {
 	c.stop()
 	err := c.net.Close()
@@ -224,7 +222,7 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the AMF0 string at the start of a metadata message that the server must store.
+// setDataFrame is the AMF0 string that makes the server store the metadata that follows it.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {

@@ -65,7 +65,6 @@ func (b *blob) confirm(write uint64) {
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the number of the oldest write that is not outdated.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +98,6 @@ func (b *blob) checkAbsent(oldest uint64) error {
 	return nil
 }
 
-// blob reads, writes or deletes a random blob.
 func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	b := c.blobs[r.IntN(len(c.blobs))]
 	url += "/blobs/" + b.key
@@ -213,8 +211,7 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.checkFound(oldest, write)
 }
 
-// read reads a blob and checks all its bytes. It returns the sequence number of the write that
-// stored the blob.
+// read checks all bytes of a blob and returns the number of the write that stored it.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {

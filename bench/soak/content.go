@@ -39,7 +39,6 @@ type content struct {
 	end  int64 // end offset for Read
 }
 
-// Read implements io.Reader.
 func (c *content) Read(p []byte) (int, error) {
 	if c.off >= c.end {
 		return 0, io.EOF

@@ -56,7 +56,6 @@ const (
 	trend
 )
 
-// A rule limits the use of one resource, such as memory, by a server process.
 type rule struct {
 	name  string
 	of    func(*point) int64
@@ -82,8 +81,7 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge returns an error if a server process breaks the rule. The slice points has one element for
-// each quiet point of the process.
+// judge returns an error if the quiet points of a process break the rule.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -124,8 +122,7 @@ func median(v []int64) int64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// judge checks the rules of the given kinds for the current server process. If the process breaks a
-// rule, judge records a fault.
+// judge records a fault if the current server process breaks a rule of the given kinds.
 func (t *target) judge(kinds ...int) {
 	for _, r := range t.rules {
 		if err := r.judge(t.points); err != nil && slices.Contains(kinds, r.kind) {
@@ -223,7 +220,6 @@ func (t *target) ask(ctx context.Context, path string, f func(io.Reader) error) 
 	return f(res.Body)
 }
 
-// collect makes the server run a garbage collection.
 func (t *target) collect(ctx context.Context) error {
 	return t.ask(ctx, "/debug/pprof/heap?gc=1", func(r io.Reader) error {
 		_, err := io.Copy(io.Discard, r)

@@ -1,17 +1,13 @@
-// Package soak runs millrace servers for a long time under a load of streams, files and blobs at
-// once. It looks for wrong bytes and for growing resource use.
+// Package soak runs millrace servers for a long time under a load of streams, files and blobs. It
+// looks for wrong bytes and for growing resource use. The publishers and viewers are in
+// internal/load.
 //
-// The servers are child processes, so that their resource use does not include the clients. All
-// bytes of the data can be computed from a few numbers in the data, so that the receiver can check
-// every byte.
+// The servers are child processes, so that their resource use does not include the clients. A
+// receiver can compute every byte that it must receive from a few numbers in the data.
 //
-// Work is done in cycles. At the end of a cycle all clients disconnect. When the server then
-// reports that nothing is in progress, the cycle has reached its quiet point. At each quiet point,
-// the server's resource use is measured, and compared with earlier quiet points of the same
-// process.
-//
-// Most of the package computes which bytes a client must receive: FLV and MP4 streams, files,
-// ranges of files, and blobs. The publishers and viewers are in internal/load.
+// At the end of each cycle, all clients disconnect. The cycle reaches its quiet point when the
+// server reports that nothing is in progress. The server's resource use is then compared with
+// earlier quiet points of the same process.
 package soak
 
 import (
@@ -219,8 +215,6 @@ func (r *run) passed() float64 {
 	return float64(time.Since(r.began)) / float64(r.cfg.For)
 }
 
-// cycle runs one cycle on all servers, and then compares the resource use of each server with its
-// resource use after earlier cycles.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal

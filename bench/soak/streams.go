@@ -23,7 +23,6 @@ const (
 	keyInterval = 500 * time.Millisecond
 )
 
-// stream runs one session, which publishes and watches all streams from beginning to end.
 func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	publishing, over := context.WithCancel(c.hard)
 	defer over()
@@ -100,7 +99,6 @@ func (s *session) fault(err error) {
 	}
 }
 
-// String implements load.Protocol.
 func (s *session) String() string { return s.url }
 
 func (s *session) synth(name string) *load.Synth {
@@ -129,7 +127,6 @@ func (s *session) Publish(_ context.Context, name string) (load.Publication, err
 	return &publication{Publication: p, session: s, name: name}, nil
 }
 
-// WriteTag implements load.Publication.
 func (p *publication) WriteTag(t load.Tag) error {
 	if p.tags++; p.tags > headers {
 		p.seq++
@@ -140,8 +137,8 @@ func (p *publication) WriteTag(t load.Tag) error {
 // headers is the number of tags that the Headers method of load.Synth returns.
 const headers = 3
 
-// Close implements load.Publication. If the session has the flag breaks, Close breaks off in the
-// middle of a tag. Otherwise, Close ends the stream properly.
+// Close implements load.Publication. If session.breaks is set, Close breaks off in the middle of a
+// tag.
 func (p *publication) Close() error {
 	s := p.session
 	if s.breaks {
@@ -169,7 +166,6 @@ func (p *publication) Close() error {
 	return nil
 }
 
-// A watcher is a load.Subscription that checks the data it reads.
 type watcher interface {
 	load.Subscription
 	lastTag() uint64 // returns the highest tag number so far
@@ -246,13 +242,11 @@ func (s *session) follow(name string) {
 	}
 }
 
-// isCut reports whether err means that a response was cut off.
 func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
 }
 
-// A view is the state that viewers of both formats share.
 type view struct {
 	*httpflv.Subscription
 	session *session
@@ -270,8 +264,7 @@ func (v *view) wrong(format string, args ...any) error {
 	return err
 }
 
-// verify checks that the payload of a tag is correct and from this session. It returns the number
-// of the tag.
+// verify checks that a tag's payload is correct and from this session. It returns the tag's number.
 func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	seq, sent, err := v.synth.Verify(kind, payload)
 	switch {
@@ -289,7 +282,6 @@ type flvView struct {
 	at uint32 // timestamp of the last tag
 }
 
-// Next implements load.Subscription.
 func (v *flvView) Next(a *load.Arrival) error {
 	err := v.Subscription.Next(a)
 	if errors.Is(err, httpflv.ErrFormat) {

@@ -185,7 +185,7 @@ func (t *target) keepLog(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.name+".log"), text, 0o600)
 }
 
-// A process is a server process. The output of the server is appended to log.
+// A process is a server process. Its output is appended to log.
 type process struct {
 	*measure.Process
 	log  *os.File

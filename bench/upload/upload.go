@@ -1,9 +1,7 @@
-// Package upload measures the memory of parallel uploads of unknown length. A program receives
-// streams, and forwards each stream in parts. It keeps each part until the part is sent, so that it
-// could send the part again.
+// Package upload measures the memory of parallel uploads of unknown length. A program forwards each
+// stream in parts. It keeps each part until the part is sent, for a possible retry.
 //
-// A second process sends the streams and receives the parts. Each contender runs in its own
-// process, because the kernel reports the peak memory of a whole process.
+// Each contender runs in its own process, because the kernel reports a process's peak memory.
 package upload
 
 import (
@@ -158,8 +156,7 @@ var uploader = measure.RegisterChild("upload-uploader", func(args []string) erro
 	return all.Wait()
 })
 
-// peer is a child process that sends and receives streams. It checks the length of each received
-// stream.
+// peer is a child process that sends streams, and checks the length of each received stream.
 var peer = measure.RegisterChild("upload-peer", func([]string) error {
 	return measure.Serve(serve)
 })

@@ -1,8 +1,6 @@
-// Package websocket compares ways to send each message to many WebSocket clients: millrace's
-// broadcast.Ring with frame/websocket, and the Broadcaster of gws.
-//
-// Each server runs in a separate process. The clients are in this process. They check that every
-// message arrives in time.
+// Package websocket compares ways to send each message to many WebSocket clients: broadcast.Ring
+// with frame/websocket, and the Broadcaster of gws. Each server is a child process. The clients in
+// this process check that every message arrives in time.
 package websocket
 
 import (
@@ -48,7 +46,6 @@ var clients, rate, size, seconds int
 // bound is the latency with which one of the millrace servers is configured.
 const bound = 20 * time.Millisecond
 
-// A server sends each message to all of its clients.
 type server interface {
 	http.Handler
 	send(message []byte) error

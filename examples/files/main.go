@@ -1,4 +1,4 @@
-// Command files serves a directory behind a middleware that logs requests. The files are still sent
+// Command files serves a directory behind a middleware that logs requests. Files are still sent
 // with sendfile, because the middleware has an Unwrap method.
 //
 //	go run ./files /usr/share/doc
@@ -13,7 +13,6 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A statusWriter remembers the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

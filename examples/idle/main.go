@@ -1,5 +1,4 @@
-// Command idle accepts connections that are silent most of the time, and answers each line with
-// "ok". A silent connection holds no buffer, neither for reading nor for writing.
+// Command idle answers each line on its connections with "ok". A silent connection holds no buffer.
 //
 //	go run ./idle
 //	printf 'hello\n' | nc localhost 7005

@@ -10,9 +10,9 @@ import (
 
 // Index reads lines of the form "name: value" until the end, and returns the values by name.
 //
-// With index[string(name)] = bytes.TrimSpace(value), millracevet reports that the slice is stored in
-// a map, and TestIndex fails, because the Reader uses the memory of the line again. Without Release,
-// millracevet reports that the Reader is not released, and TestIndex fails as well.
+// With index[string(name)] = bytes.TrimSpace(value), millracevet reports that a map stores the
+// slice, and TestIndex fails, because the Reader uses the line's memory again. Without Release,
+// millracevet reports that the Reader is not released, and TestIndex fails.
 func Index(src io.Reader, pool *millrace.Pool) (map[string][]byte, error) {
 	r := pool.NewReader(src, 4096)
 	defer r.Release()

@@ -1,5 +1,5 @@
-// Command mqtt shows what an MQTT client sends: the type, the flags and the length of each packet.
-// It accepts packets of up to 64 KiB, and sends no answers but the first.
+// Command mqtt prints the type, flags and length of each packet that an MQTT client sends. It
+// accepts packets of up to 64 KiB, and answers only CONNECT.
 //
 //	go run ./mqtt
 //	mosquitto_pub -p 7003 -t room -m hot

@@ -1,6 +1,6 @@
 // Command sidecar serves the values of a Redis server over HTTP: GET /KEY returns the value of KEY,
-// and PUT /KEY sets it. The kernel moves the values of GET from one socket to the other. The values
-// of PUT pass through one pooled block.
+// and PUT /KEY sets it. The kernel moves GET values between the sockets. PUT values pass through
+// one pooled block.
 //
 //	go run ./sidecar localhost:6379
 package main

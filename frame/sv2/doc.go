@@ -18,10 +18,6 @@
 // After a handshake, a frame has an encrypted header and a payload in encrypted chunks (see
 // [EncryptedLen]). A [Sealer] builds such frames in an arena.Buffer, and an [Opener] reads them.
 // Both work in place, with any cipher.AEAD. Stratum V2 uses ChaCha20-Poly1305, as in
-// golang.org/x/crypto/chacha20poly1305. The package with/sv2noise, a module of its own, does the
-// handshake and returns the Sealer and the Opener. A program that does another handshake passes the
-// keys to NewSealer and NewOpener.
-//
-// The tests compare the package with a slow parser, a slow sealer and a slow ChaCha20-Poly1305, and
-// with frames that the protocol's Rust implementation has encrypted.
+// golang.org/x/crypto/chacha20poly1305. The module with/sv2noise does the handshake and returns the
+// Sealer and the Opener.
 package sv2

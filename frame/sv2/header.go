@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// HeaderSize is the size of the header of a Stratum V2 message, in bytes, before encryption.
+	// HeaderSize is the size in bytes of a message's header, before encryption.
 	HeaderSize = 6
 
 	// MaxPayload is the largest payload that a header can announce.
@@ -24,7 +24,7 @@ const (
 // Header is the header of a message.
 type Header struct {
 	ExtensionType uint16 // the message's extension, 15 bits; 0 for the protocol itself
-	Channel       bool   // the message is for a channel; the payload begins with the channel's id
+	Channel       bool   // the payload begins with the channel's id
 	MessageType   uint8
 	Length        int // bytes of payload, including the channel's id; at most MaxPayload
 }
@@ -64,8 +64,8 @@ func (h Header) Append(dst []byte) ([]byte, error) {
 	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
 }
 
-// ChannelID parses the id of the message's channel from the first four bytes of payload, which it
-// borrows. It returns false if h.Channel is not set, or if payload is too short.
+// ChannelID parses the channel's id at the start of payload, which it borrows. It returns false if
+// h.Channel is not set, or if payload is too short.
 func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	if !h.Channel || len(payload) < 4 {
 		return 0, false
@@ -73,8 +73,7 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(payload), true
 }
 
-// Kind combines ExtensionType and MessageType in one number. The option frame.MaxKind uses this
-// number to limit the payload of a message type. Channel has no effect on the number.
+// Kind combines ExtensionType and MessageType in one number, for the option frame.MaxKind.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
 // Frame converts h to a frame.Header.
@@ -117,10 +116,8 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 }
 
 // AppendHeader appends the header for f to dst, which it borrows, and returns the extended slice.
-//
-// If f.Payload is negative or more than MaxPayload, AppendHeader returns a *frame.LimitError. If
-// f.Kind has more than 23 bits (15 for the extension and 8 for the message type), it returns an
-// error of another type. After an error, the result is dst unchanged.
+// If f.Payload is out of range, the error is a *frame.LimitError. If f.Kind has more than 23 bits,
+// AppendHeader returns another error. After an error, dst is returned unchanged.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf(

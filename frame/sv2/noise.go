@@ -23,16 +23,16 @@ const (
 	// ephemeral key in the ElligatorSwift encoding.
 	Act1Size = keySize
 
-	// Act2Size is the size in bytes of the responder's message: the responder's ephemeral key (64),
-	// its encrypted static key (64 + 16), and its encrypted certificate (74 + 16).
+	// Act2Size is the size in bytes of the responder's message: its ephemeral key (64), encrypted
+	// static key (64 + 16) and encrypted certificate (74 + 16).
 	Act2Size = keySize + (keySize + tagSize) + (certificateSize + tagSize)
 
 	keySize         = 64
 	certificateSize = 74 // version (2), valid from (4), not valid after (4), signature (64)
 )
 
-// EncryptedLen returns the size that a payload of n bytes has after encryption: 16 bytes more for
-// each chunk of up to 65,519 bytes. An empty payload has no chunk.
+// EncryptedLen returns the encrypted size of a payload of n bytes: 16 bytes more for each chunk of
+// up to 65,519 bytes. An empty payload has no chunk.
 func EncryptedLen(n int) int { return n + chunks(n)*tagSize }
 
 func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }

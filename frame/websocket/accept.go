@@ -19,8 +19,7 @@ import (
 
 // Options are the limits and features of a Conn. The zero value has the defaults.
 type Options struct {
-	// MaxMessage is the maximum length of a message from the client, in bytes. The default is 1
-	// MiB.
+	// MaxMessage is the maximum length of a client's message in bytes. The default is 1 MiB.
 	MaxMessage int
 
 	// IdleTimeout limits the time without a message or control frame from the client. To keep a

@@ -115,7 +115,6 @@ type message struct {
 	complete bool
 }
 
-// readFragment reads the payload of a fragment, and unmasks the payload in place.
 func (c *Conn) readFragment(m *message, h header) error {
 	switch {
 	case h.opcode == opContinuation && m.t == 0:
@@ -222,7 +221,7 @@ func (c *Conn) await(n int) error {
 // setReadDeadline sets the read deadline to t or, after Close, to closeBy.
 func (c *Conn) setReadDeadline(t time.Time) error {
 	err := c.conn.SetReadDeadline(t)
-	if by := c.closeBy.Load(); by != 0 { // after SetReadDeadline, because Close may run now
+	if by := c.closeBy.Load(); by != 0 { // Check closeBy after SetReadDeadline, because Close may run during that call.
 		err = c.conn.SetReadDeadline(time.Unix(0, by))
 	}
 	return err
@@ -306,8 +305,7 @@ func (c *Conn) drain() {
 	}
 }
 
-// release closes the connection and returns the Reader's memory to the Pool. Only the goroutine
-// that reads may call release.
+// release closes c and frees the Reader's memory. Only the reading goroutine may call it.
 func (c *Conn) release() {
 	c.conn.Close()
 	c.r.Release()
@@ -355,9 +353,9 @@ func (c *Conn) writeControl(opcode byte, payload []byte) error {
 	return c.WriteFrames(&out)
 }
 
-// Close sends a close frame with a code and a reason. It cuts a reason of more than 123 bytes.
-// After Close, all writes fail. Next returns when the client has answered, or after the
-// MessageTimeout. Close returns net.ErrClosed if a close frame was sent before.
+// Close sends a close frame with a code and a reason, cut to 123 bytes. After Close, all writes
+// fail. Next returns when the client has answered, or after the MessageTimeout. Close returns
+// net.ErrClosed if a close frame was sent before.
 func (c *Conn) Close(code Code, reason string) error {
 	var buf [maxHeader + maxControl]byte
 	p := binary.BigEndian.AppendUint16(make([]byte, 0, maxControl), uint16(code))

@@ -22,7 +22,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("Type(%d)", byte(t))
 }
 
-// Code is the reason for which a connection is closed (RFC 6455, section 7.4).
+// Code is the reason why a connection is closed (RFC 6455, section 7.4).
 type Code uint16
 
 // Codes that servers use. Applications may use 3000 to 4999.
@@ -44,8 +44,7 @@ func (c Code) valid() bool {
 		c >= 3000 && c <= 4999
 }
 
-// CloseError reports that the connection was closed, either by the client or because the client
-// violated the protocol. Code and Reason are in the close frame.
+// CloseError reports that the client closed the connection or violated the protocol.
 type CloseError struct {
 	Code   Code
 	Reason string

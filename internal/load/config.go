@@ -23,8 +23,8 @@ const (
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load test. It must have a URL or a Protocol, and it must have Streams or
-// Names. In every other field, the zero value stands for the default.
+// Config describes a load test. It must have a URL or a Protocol, and Streams or Names. Any other
+// zero field stands for its default.
 type Config struct {
 	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are at URL/live/NAME. If
 	// the host is not this machine, Check returns an error unless AllowRemote is set.
@@ -148,8 +148,7 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName returns an error if the name would change other parts of the URL or of the HTTP request
-// line. A server may refuse names that checkName accepts.
+// checkName returns an error if the name would change other parts of an HTTP request line.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

@@ -63,10 +63,8 @@ var (
 	}
 )
 
-// mainReason returns an error that describes the most frequent reason why connections ended. The
-// map counts has the number of connections for each reason. If the reason is a refusal with an HTTP
-// status code, the error includes the explanation of the code. If counts is empty, the error is
-// explanations[""].
+// mainReason returns an error with the most frequent reason in counts, and the explanation of its
+// status code. If counts is empty, the error is explanations[""].
 func mainReason(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
 	for why, n := range counts {

@@ -74,8 +74,7 @@ func (e *endings) snapshot() map[string]int {
 
 const refusedPrefix = "refused: "
 
-// reason returns the text of an error without addresses, so that errors that differ only in an
-// address count as one reason.
+// reason returns the text of an error without addresses, so that equal errors are counted together.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations from 1 µs to over an hour. It has 32 buckets for each power of two,
-// so the error of a value is at most 3 percent. Any goroutine may add durations.
+// A histogram counts durations from 1 µs to over an hour, with an error of at most 3 percent. Any
+// goroutine may add durations.
 type histogram struct {
 	counts [histBuckets]atomic.Int64
 	max    atomic.Int64 // nanoseconds

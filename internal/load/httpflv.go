@@ -30,8 +30,7 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV returns the default Protocol, which publishes and watches FLV streams over HTTP. Other
-// Protocols can call its Publish and Watch methods.
+// HTTPFLV returns the default Protocol, which publishes and watches FLV streams over HTTP.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -113,8 +112,7 @@ type flvPublication struct {
 }
 
 const (
-	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
-	// server that does not support Expect sends no 100 Continue.
+	// expectTime is the time limit for a 100 Continue, which not every server sends.
 	expectTime = time.Second
 	// When the context of a publisher ends, endTime is the time limit for sending the end of the
 	// body and receiving the server's response.
@@ -181,7 +179,6 @@ func (p *flvPublication) answer(timeout time.Duration) error {
 	}
 }
 
-// WriteTag sends a tag to the server. It borrows t.Payload.
 func (p *flvPublication) WriteTag(t Tag) error {
 	n := len(t.Payload)
 	size, header := flvTagHeader+n+flvTagFooter, ""
@@ -234,7 +231,7 @@ type flvSubscription struct {
 	head    [HeadLen]byte
 }
 
-// Watch requests the stream with this name. It returns when the server has accepted the request.
+// Watch requests a stream, and returns when the server has accepted the request.
 func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
 	conn, release, err := h.open(ctx, h.head("GET", name, "Accept: */*\r\n"),
 		func(c net.Conn) { c.Close() })
@@ -255,7 +252,7 @@ const (
 	flvTagFooter = 4
 )
 
-// Next waits for the next tag of the stream, describes the tag in *a, and skips the tag's data.
+// Next waits for the next tag, describes it in *a, and skips its data.
 func (s *flvSubscription) Next(a *Arrival) error {
 	if !s.flv {
 		if err := s.readHeader(); err != nil {

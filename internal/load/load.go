@@ -20,8 +20,6 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A run is the state of one call to Run. The publishers and viewers write to counters and
-// histograms, and only the goroutine of Run reads all of them.
 type run struct {
 	cfg   Config
 	proto Protocol
@@ -158,7 +156,6 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()
 	})
 }
 
-// countdown returns a function that calls f at the nth call.
 func countdown(n int, f func()) func() {
 	var calls atomic.Int64
 	return func() {

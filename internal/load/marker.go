@@ -5,9 +5,9 @@ package load
 // with the top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
 type marker struct {
 	stream int // number of the publisher
-	// The number of the tag in the stream, from 1. Sequence headers and metadata have no number.
+	// The number of the tag, from 1. Sequence headers and metadata have no number.
 	seq  uint64
-	sent int64 // wall clock time in ns, so that another process on this machine can use it
+	sent int64 // wall clock time in ns, for other processes on this machine
 }
 
 // magic is a UUID that begins a marker.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sample is the total CPU time and the total memory of one or more processes.
+// sample is the total CPU time and memory, in bytes, of one or more processes.
 type sample struct {
 	known bool
 	cpu   time.Duration // user and system time since the start of the processes
@@ -54,8 +54,7 @@ func sampleProcesses(pids []int) sample {
 
 func sampleSelf() sample { return sampleProcesses([]int{os.Getpid()}) }
 
-// userHZ is the number of clock ticks per second in /proc/PID/stat. It is 100 on every architecture
-// that both Linux and Go support.
+// userHZ is the number of clock ticks per second in /proc/PID/stat on all architectures.
 const userHZ = 100
 
 // cpuTime returns the user and system time in /proc/PID/stat, which are fields 14 and 15. Field 2

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The kinds of tags. The values are the same as in FLV and RTMP.
+// The kinds of tags, with their values in FLV and RTMP.
 const (
 	Audio  byte = 8
 	Video  byte = 9
@@ -32,8 +32,8 @@ type Arrival struct {
 	Size      int       // size of the payload in bytes
 	Waited    bool      // the viewer had to wait for at least one byte of the tag
 	At        time.Time // arrival time of the last byte; only set if Waited is set
-	// The first HeadLen bytes of the payload, or all of it. Head is valid until the next call to
-	// Next.
+	// Head is the first HeadLen bytes of the payload, or all of it. It is valid until the next call
+	// to Next.
 	Head []byte
 }
 
@@ -44,7 +44,7 @@ type Protocol interface {
 	// Publish starts a publication. It returns when the server is ready for the first tag. If the
 	// protocol has no answer to the request, Publish returns when the request has been sent.
 	Publish(ctx context.Context, name string) (Publication, error)
-	// Watch starts a subscription. It returns when the server has accepted the subscription.
+	// Watch starts a subscription, and returns when the server has accepted it.
 	Watch(ctx context.Context, name string) (Subscription, error)
 	// String returns the name of the server, for messages.
 	String() string
@@ -64,8 +64,8 @@ type Subscription interface {
 	Close() error
 }
 
-// RefusedError reports that the server refused a request. Status begins with a number if the
-// protocol has status numbers, such as "409 Conflict".
+// RefusedError reports that the server refused a request. Status begins with the status number, if
+// any, such as "409 Conflict".
 type RefusedError struct{ Status string }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("load: refused: %s", e.Status) }

@@ -47,8 +47,7 @@ func (p *publisher) run(ctx context.Context) {
 	if cerr := pub.Close(); err == nil {
 		err = cerr
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			// The stream ended as planned, but the server reported an error. Count it although ctx
-			// has ended.
+			// Count an error of the server, although ctx has ended as planned.
 			ctx = context.Background()
 		}
 	}

@@ -10,7 +10,7 @@ type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
-	// All publishers or all viewers have ended before the end of the load test.
+	// EndedEarly is set if all publishers or all viewers ended before the load test.
 	EndedEarly bool `json:"ended_early,omitempty"`
 
 	// Measured is the duration of the measurement. Bytes is the number of bytes that all viewers
@@ -27,7 +27,7 @@ type Report struct {
 	Generator *Usage `json:"generator,omitempty"`
 }
 
-// Publishers holds the combined results of all publishers of a load test.
+// Publishers holds the combined results of all publishers.
 type Publishers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -53,9 +53,8 @@ type Viewers struct {
 	Lost      int64 `json:"lost"`     // tags that were not received
 	Jumps     int64 `json:"jumps"`    // number of gaps in the tags' numbers
 	Repeated  int64 `json:"repeated"` // tags that arrived twice or out of order
-	// Gap is the time from the arrival of one tag to the arrival of the next, if the viewer had to
-	// wait for the next tag. Latency is the time from the publisher's write of a tag to the arrival
-	// of the tag's last byte.
+	// Gap is the time between two arrivals, if the viewer had to wait. Latency is the time from the
+	// publisher's write to the arrival of the tag's last byte.
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
 	Ended   map[string]int `json:"ended,omitempty"` // number of early ends, by reason

@@ -82,17 +82,13 @@ func (v *viewer) closeGap() {
 	}
 }
 
-// checkSeq counts lost and repeated tags, which it recognizes by their numbers (m.seq). It also
-// measures the latency of each tag: the time between sending and arrival.
+// checkSeq counts lost and repeated tags by their numbers, and measures the latency. It ignores
+// these tags:
 //
-//   - Tags before the first keyframe are ignored. Until the keyframe, a server may send audio but
-//     no video, and this missing video is not a loss.
-//   - Tags that were sent before the load test began are ignored. They may belong to the stream of
-//     an earlier test, which has its own numbers.
-//   - If another program publishes (Config.NoPublish), tags from before the load test are not
-//     ignored, because that program may have started earlier.
-//   - If a tag was sent before the viewer joined, its latency is not measured, because the server
-//     replays such tags.
+//   - Tags before the first keyframe. A server may send audio before that, but no video.
+//   - Tags from before the load test, unless another program publishes. They may belong to an
+//     earlier test.
+//   - For the latency, tags from before the viewer joined, which the server replays.
 func (v *viewer) checkSeq(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// For blocks until the duration d has passed, and then returns true. If ctx ends first, For returns
-// false at once.
+// For blocks for the duration d, and then returns true. If ctx ends first, For returns false at
+// once.
 func For(ctx context.Context, d time.Duration) bool {
 	if d <= 0 || ctx.Err() != nil {
 		return ctx.Err() == nil

@@ -16,9 +16,8 @@ const defaultMaxTag = 8 << 20
 // range.
 type Option func(*Decoder)
 
-// MaxTag limits the size of a tag's data to n bytes. The number n must be from 1 to MaxData. If a
-// tag announces more data, Next returns a *LimitError before the data arrives, and the stream ends.
-// The default is 8 MiB.
+// MaxTag limits the size of a tag's data to n bytes, from 1 to MaxData. The default is 8 MiB. For a
+// larger tag, Next returns a *LimitError before the data arrives, and the stream ends.
 func MaxTag(n int) Option {
 	if n < 1 || n > MaxData {
 		panic(fmt.Sprintf("flv: MaxTag(%d): a limit is from 1 to %d bytes", n, MaxData))
@@ -27,9 +26,6 @@ func MaxTag(n int) Option {
 }
 
 // A Decoder splits an FLV stream into tags. It belongs to one goroutine at a time.
-//
-// A Decoder does not use frame.Decoder, because of two features of FLV: a stream begins with a
-// header, and each tag repeats its size at its end.
 type Decoder struct {
 	r      *millrace.Reader
 	maxTag int // 0 < maxTag ≤ MaxData
@@ -41,9 +37,8 @@ type Decoder struct {
 	head   [tagHeaderSize + peekSize]byte
 }
 
-// NewDecoder returns a Decoder that reads from r. The Decoder borrows r for as long as the Decoder
-// is used. The Decoder need not be closed. After each successful call to Next, r is positioned
-// after the returned tag.
+// NewDecoder returns a Decoder that reads from r. The Decoder borrows r, and need not be closed.
+// After each successful call to Next, r is positioned after the returned tag.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: defaultMaxTag}
 	for _, opt := range opts {
@@ -52,21 +47,19 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next tag to dst, which then owns it. The tag includes its header, and the
-// previous-tag-size field at its end. Next copies nothing. A tag that arrived in one block of
-// memory becomes one piece of the Chain.
+// Next appends the next tag to dst, which then owns it. The tag includes its header and the
+// previous-tag-size at its end. Next copies nothing. A tag that arrived in one block becomes one
+// piece of the Chain.
 //
 // If Next returns an error, dst is unchanged. The errors are:
 //
 //   - io.EOF: the stream ends between two tags.
 //   - io.ErrUnexpectedEOF: the stream ends inside a tag.
 //   - A *LimitError: a tag is larger than MaxTag.
-//   - A *PrevTagSizeError: the previous-tag-size is wrong. Next also rejects a previous-tag-size of
-//     0, because players treat the tag as damaged.
+//   - A *PrevTagSizeError: the previous-tag-size is wrong, or 0, which players treat as damage.
 //
 // After an error from the source of r, such as an expired deadline, the caller may call Next again.
-// No bytes are lost, even inside a tag. After any other error, the stream is over, and all later
-// calls return the same error.
+// No bytes are lost. After any other error, all later calls return the same error.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err
@@ -99,7 +92,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	return t, nil
 }
 
-// inspect parses the start of the data in d.tag into t, and checks the previous-tag-size.
+// inspect parses the start of the tag's data, and checks the previous-tag-size.
 func (d *Decoder) inspect(t *Tag) error {
 	n := d.tag.CopyTo(d.head[:min(len(d.head), t.Len()-trailerSize)])
 	t.parseData(d.head[tagHeaderSize:n])
@@ -115,7 +108,7 @@ func (d *Decoder) inspect(t *Tag) error {
 	return nil
 }
 
-// fail makes all later calls of the Decoder's methods return err, and returns err itself.
+// fail makes all later calls return err, and returns err.
 func (d *Decoder) fail(err error) error {
 	d.err = err
 	return err

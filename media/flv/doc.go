@@ -1,9 +1,9 @@
 // Package flv splits a Flash Video stream into tags, and builds tags, without copying their bodies.
 //
 // A [Decoder] reads from a [millrace.Reader]. Each call to [Decoder.Next] appends one complete tag
-// to a chain, unchanged and by reference. Next also returns a small [Tag] with the information that
-// a relay needs: the time of the tag, whether a viewer can start at the tag, and whether the tag is
-// a sequence header, which the decoders of viewers need first.
+// to a chain, unchanged and by reference. Next also returns a [Tag] with the information that a
+// relay needs: the time of the tag, whether a viewer can start at the tag, and whether the tag is a
+// sequence header, which the decoders of viewers need first.
 //
 //	0        1          4          7     8          11                11+Size     11+Size+4
 //	├─ type ─┼── size ──┼─── ts ───┼ ts+ ┼─ stream ─┼───── data ──────┼─ previous ─┤
@@ -12,14 +12,10 @@
 //	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
-// The package also supports the headers of enhanced RTMP. Packages for other containers use [Type],
-// [Packet], [Tag] and [Codec], too. The time of a tag is its decoding time in milliseconds, which
-// wraps around after 49.7 days. Package mp4 parses the AVC, HEVC and AAC sequence headers.
-//
-// The Decoder reads the header and the first few bytes of the data of each tag. It appends the rest
-// by reference without reading it.
+// The package also supports the headers of enhanced RTMP. The time of a tag is its decoding time in
+// milliseconds, which wraps around after 49.7 days. Package mp4 parses the AVC, HEVC and AAC
+// sequence headers.
 //
 // A Decoder has no timeout. To limit the time until the next tag has arrived, including a pause
-// before the tag, set the connection's read deadline before each call to Next. After an error from
-// the connection, no data is lost, and the caller may call Next again.
+// before the tag, set the connection's read deadline before each call to Next.
 package flv

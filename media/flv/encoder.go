@@ -49,9 +49,8 @@ func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *mi
 	return tag, nil
 }
 
-// Retime appends the tag in src to dst, and sets the timestamp of the appended tag. If src does not
-// contain exactly one tag, Retime panics. It borrows src. It copies only the 11 bytes of the tag's
-// header. All other bytes are shared between dst and src.
+// Retime appends the tag in src to dst with another timestamp. It borrows src. It copies only the
+// tag's header. It panics if src does not contain exactly one tag.
 func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {
@@ -74,8 +73,7 @@ func (e *Encoder) put(dst *millrace.Chain, p []byte) {
 	dst.Append(&r)
 }
 
-// putTimestamp writes the timestamp ts into a tag header. The field has the three low bytes first,
-// and then the high byte.
+// putTimestamp writes ts into a tag header: the three low bytes first, then the high byte.
 func putTimestamp(head []byte, ts uint32) {
 	head[4], head[5], head[6], head[7] = byte(ts>>16), byte(ts>>8), byte(ts), byte(ts>>24)
 }

@@ -94,9 +94,9 @@ func (t *Tag) exHeader(p []byte, kind, multitrackKind byte) (packet byte, codec 
 	return kind, Codec(binary.BigEndian.Uint32(p)), offset + 4, true
 }
 
-// AppendTracks appends the track numbers of the tag to dst, in order. If t.Multitrack is not set,
-// it appends only the number 0. If the list of tracks is damaged, AppendTracks stops after the last
-// complete track. It borrows tag, which must contain the complete tag.
+// AppendTracks appends the track numbers of the tag to dst, in order. Without t.Multitrack, it
+// appends only 0. If the list of tracks is damaged, it stops after the last complete track. It
+// borrows tag, which must contain the complete tag.
 func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if !t.Multitrack || t.Payload == 0 {
 		return append(dst, 0)
@@ -198,8 +198,7 @@ func beginsKey(c Codec, p []byte) bool {
 	return false
 }
 
-// hasCompositionTime reports whether coded frames of the codec c begin with a composition time. The
-// frames of other codecs are shown in decoding order.
+// hasCompositionTime reports whether coded frames of codec c begin with a composition time.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {

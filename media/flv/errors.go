@@ -21,8 +21,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("flv: %s: %d bytes announced, limit %d", e.What, e.Have, e.Limit)
 }
 
-// PrevTagSizeError reports that the four bytes after a tag do not repeat its size. The stream is
-// damaged.
+// PrevTagSizeError reports that the four bytes after a tag do not repeat its size.
 type PrevTagSizeError struct {
 	Have uint32 // the value in the stream
 	Want uint32 // the correct value: 11 plus the size of the tag's data

@@ -29,8 +29,8 @@ type Header struct {
 }
 
 // Sniff reports whether p begins like an FLV stream. It checks the signature and the version in the
-// first 4 bytes. If p has at least 9 bytes, Sniff also checks the data offset. If p has fewer than
-// 4 bytes, the result is false. Sniff borrows p.
+// first 4 bytes and, if p has at least 9 bytes, the data offset. If p has fewer than 4 bytes, it
+// returns false. Sniff borrows p.
 func Sniff(p []byte) bool {
 	if len(p) < 4 || string(p[:3]) != "FLV" || p[3] != 1 {
 		return false
@@ -42,8 +42,7 @@ func Sniff(p []byte) bool {
 	return off >= headerSize && off <= maxHeader
 }
 
-// AppendHeader appends an FLV header and the first previous-tag-size, which is 0, to dst. It
-// appends 13 bytes in total.
+// AppendHeader appends 13 bytes to dst: an FLV header and the first previous-tag-size, which is 0.
 func AppendHeader(dst *millrace.Chain, h Header) {
 	b := [headerSize + trailerSize]byte{'F', 'L', 'V', 1, 0, 0, 0, 0, headerSize}
 	if h.HasAudio {
@@ -81,8 +80,7 @@ func (d *Decoder) Header() (Header, error) {
 		return Header{}, d.fail(&LimitError{What: "header", Have: int64(off), Limit: maxHeader})
 	}
 	h := Header{HasAudio: p[4]&flagAudio != 0, HasVideo: p[4]&flagVideo != 0}
-	// The first previous-tag-size should be 0. Other values are accepted, because players ignore
-	// the field.
+	// Players ignore the first previous-tag-size, so any value is accepted.
 	if err := d.r.ReadChain(&d.tag, int(off)+trailerSize); err != nil {
 		return Header{}, noEOF(err)
 	}
@@ -103,8 +101,7 @@ func headerError(p []byte, err error) error {
 	return io.ErrUnexpectedEOF
 }
 
-// noEOF converts io.EOF to io.ErrUnexpectedEOF. It is used if a stream ends inside a header or a
-// tag.
+// noEOF converts io.EOF to io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -51,16 +51,14 @@ const (
 type Tag struct {
 	Type   Type
 	Packet Packet
-	// Key is set if the tag contains a keyframe, so that a decoder can start at the tag. Key is not
-	// set for a sequence header or a command.
+	// Key is set if the tag contains a keyframe. It is not set for a sequence header or a command.
 	Key            bool
 	SequenceHeader bool // Packet is PacketSequenceHeader
 	Metadata       bool // script data named onMetaData
 	// Multitrack is set if the payload is a list of tracks (enhanced RTMP). If the tracks have
 	// different codecs, Codec is 0.
 	Multitrack bool
-	// Track is the number of the first track in a multitrack tag (enhanced RTMP). For all other
-	// tags, it is 0, the number of the default track.
+	// Track is the number of the first track. In a tag without Multitrack, it is 0.
 	Track           byte
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 if Packet is PacketNone

@@ -8,7 +8,7 @@ import (
 // Kind is the kind of an Object.
 type Kind uint8
 
-// The kinds of objects that a player requests. The comments show how the objects are named.
+// The kinds of objects that a player requests, with the form of their names.
 const (
 	KindInit    Kind = iota + 1 // EPOCH-iMSN.mp4
 	KindSegment                 // EPOCH-MSN.m4s
@@ -23,8 +23,7 @@ type Object struct {
 	Part  int    // index of a part in its segment; otherwise 0
 }
 
-// String returns the name of the object. The name is the last element of the path in the object's
-// URL. If Kind is invalid, String returns "".
+// String returns the last element of the object's URL path, or "" if Kind is invalid.
 func (o Object) String() string {
 	if o.Kind < KindInit || o.Kind > KindPart {
 		return ""

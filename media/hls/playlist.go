@@ -5,9 +5,9 @@ import "strconv"
 // AppendPlaylist appends the media playlist to dst. Before the first call to [Window.Init], the
 // playlist has no PRELOAD-HINT.
 //
-// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces the old segments.
-// A segment is old if the time from its end to the end of the newest segment is more than six times
-// Config.Target. After [Window.End], AppendPlaylist ignores skip.
+// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces the segments that
+// end more than six times Config.Target before the end of the newest segment. After [Window.End],
+// AppendPlaylist ignores skip.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
@@ -125,8 +125,7 @@ func appendSeconds(dst []byte, ms int64) []byte {
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// Variant describes a media playlist for a multivariant playlist. AppendMultivariant omits fields
-// that are zero, except Bandwidth.
+// Variant describes a media playlist. AppendMultivariant omits zero fields, except Bandwidth.
 type Variant struct {
 	URI string // URI of the media playlist, without line breaks
 	// Codecs has the RFC 6381 names of the codecs, separated by commas, without quotes. Package mp4

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Reload is the query of a playlist request. The query may name a segment or part for which the
-// request waits, and may accept a delta update.
+// Reload is the query of a playlist request.
 type Reload struct {
 	MSN  uint64 // _HLS_msn
 	Part int    // _HLS_part, or -1 if the query names a complete segment
@@ -20,10 +19,9 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload parses the query of a playlist request. If the query names a segment or part,
-// ParseReload returns true for blocking, and the request may have to wait; see [Window.Status].
-// Values of _HLS_skip other than YES and v2 are ignored. If ParseReload returns an error, answer
-// the request with 400 Bad Request.
+// ParseReload parses the query of a playlist request. If blocking is true, the query names a
+// segment or part, and the request may have to wait (see [Window.Status]). Values of _HLS_skip
+// other than YES and v2 are ignored. After an error, answer the request with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
@@ -46,9 +44,7 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses the decimal integer in the query parameter called name. If q does not have the
-// parameter, ok is false. If the integer is larger than limit, number returns limit, because no
-// stream has that many segments or parts.
+// number parses the decimal integer in a query parameter, but returns at most limit.
 func number(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[name]
 	if len(values) == 0 {
@@ -96,8 +92,7 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// ahead is the minimum number of parts that must still be completed before r can be answered,
-	// including the requested part.
+	// ahead is the number of parts, up to the requested one, that are not complete yet.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next

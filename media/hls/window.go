@@ -15,10 +15,8 @@ const (
 	maxNumber   = 1 << 52 // players in JavaScript store numbers as float64
 )
 
-// Estimates of used memory in bytes, which count towards MaxBytes. segmentCost is for a segment
-// without its media, and partCost is for a part without its media. A fragment counts as at least
-// fragmentCost, because it may keep a larger block of memory in use. With these estimates, MaxBytes
-// also limits the number of tiny segments and fragments.
+// Estimates of memory in bytes, which count towards MaxBytes. A fragment counts as at least
+// fragmentCost, because it may keep a larger block in memory.
 const (
 	segmentCost  = 512
 	partCost     = 32
@@ -29,23 +27,18 @@ const (
 type Config struct {
 	Epoch uint64 // number of the publication; the first element of every object's name
 
-	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity is its
-	// discontinuity sequence number. If this Window replaces an earlier Window at the same address,
-	// call Break on the earlier Window. Then set FirstMSN to the media sequence number that the
-	// earlier Window's Next returns, and FirstDiscontinuity to the result of its Discontinuity.
+	// FirstMSN and FirstDiscontinuity are the media sequence number and the discontinuity sequence
+	// number of the first segment. To replace an earlier Window at the same address, call Break on
+	// it, and set these fields to the results of its Next and Discontinuity.
 	FirstMSN, FirstDiscontinuity uint64
 
-	// Past lists segments that an earlier Window of the same playlist has made, up to the segment
-	// before FirstMSN. This Window has only the descriptions of these segments. Their media must be
-	// stored elsewhere. The playlist begins with these segments, and continues with a
-	// DISCONTINUITY.
-	//
-	// Set Target and Part to the same values as in the earlier Window's Config. If Past is set,
-	// FirstDiscontinuity is ignored.
+	// Past lists segments of an earlier Window of the same playlist, up to the segment before
+	// FirstMSN. The playlist begins with them and a DISCONTINUITY. Their media must be stored
+	// elsewhere. Target and Part must be the same as in the earlier Window's Config. If Past is
+	// set, FirstDiscontinuity is ignored.
 	Past []Listed
 
-	// Target is the TARGETDURATION, in whole seconds. A segment may be up to half a second longer
-	// than Target.
+	// Target is the TARGETDURATION, in whole seconds. A segment may be up to half a second longer.
 	Target time.Duration
 
 	// Part is the PART-TARGET, the maximum duration of a part, in whole milliseconds. HLS requires
@@ -276,14 +269,13 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round returns d in milliseconds, rounded. To get the duration of a part, round the start and the
-// end of the part, and subtract. The durations of all parts then add up to the duration of their
-// segment.
+// round returns d in milliseconds. Round the start and the end of a part, not its duration. The
+// parts then add up to their segment.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
-// Init sets the init segment for the fragments that follow. It takes ownership of body, the init
-// segment. If there are fragments already, Init ends the open media segment, and the next media
-// segment begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist has changed.
+// Init sets the init segment for the fragments that follow, and takes ownership of body. If there
+// are fragments already, the open segment ends, and the next one begins with a DISCONTINUITY and a
+// new MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (changed bool) {
 	defer body.Release()
 	if w.ended {
@@ -325,9 +317,8 @@ func (w *Window) Flush() (changed bool) {
 	return true
 }
 
-// End ends the open segment and the stream, and adds ENDLIST to the playlist. From then on the
-// Window ignores fragments and releases them. The first call returns true, because the playlist has
-// changed. Later calls return false.
+// End ends the open segment and the stream, and adds ENDLIST to the playlist. Later fragments are
+// released and ignored. End reports whether the playlist has changed.
 func (w *Window) End() (changed bool) {
 	if w.ended {
 		return false
@@ -520,12 +511,10 @@ func (w *Window) listedFor() (total int64) {
 
 func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 
-// extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops segments that no player needs any more. If MaxBytes is exceeded, trim also drops the
-// oldest segments. It then drops the init segments that no segment needs. It reports whether it has
-// dropped a segment of the playlist.
+// trim drops segments and init segments that are no longer needed, or exceed MaxBytes. It reports
+// whether it has dropped a segment of the playlist.
 func (w *Window) trim() (changed bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
 		changed = changed || w.listed == 0
@@ -570,8 +559,7 @@ func (w *Window) drop() {
 	w.free = s
 }
 
-// Next returns the media sequence number of the open segment and the index of its next part. The
-// PRELOAD-HINT names that part.
+// Next returns the media sequence number of the open segment and the index of its next part.
 func (w *Window) Next() (msn uint64, part int) { return w.open.msn, len(w.open.parts) }
 
 // Discontinuity returns the discontinuity sequence number of the open segment.
@@ -582,8 +570,8 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the number of bytes that count towards MaxBytes. Each fragment counts as at least 4
-// KiB. Each segment adds 512 bytes to the size of its fragments.
+// Bytes returns the number of bytes that count towards MaxBytes: at least 4 KiB for each fragment,
+// and 512 bytes for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
 // Bandwidth returns the peak and the average bit rate of the playlist, in bits per second. It

@@ -2,8 +2,7 @@ package mp4
 
 import "encoding/binary"
 
-// boxes is a buffer that nested MP4 boxes are appended to. A box consists of its size (4 bytes),
-// its type (4 letters), and its content.
+// boxes is a buffer for MP4 boxes. A box has a size (4 bytes), a type (4 letters) and content.
 type boxes struct{ b []byte }
 
 // open appends the header of a box of the type kind. It returns the offset of the box. After the
@@ -15,8 +14,7 @@ func (w *boxes) open(kind string) (offset int) {
 	return offset
 }
 
-// openFull appends the header of a box that has a version and flags. Like open, it returns the
-// offset of the box.
+// openFull is like open for a box with a version and flags.
 func (w *boxes) openFull(kind string, version uint8, flags uint32) (offset int) {
 	offset = w.open(kind)
 	w.u32(uint32(version)<<24 | flags)

@@ -29,8 +29,7 @@ const (
 	// first, or at most maxBack before it.
 	maxStep = 10_000 // ms
 
-	// maxAlone is how far audio may be ahead of video before the audio is sent without waiting for
-	// the video.
+	// Audio that is more than maxAlone ahead of video does not wait for the video.
 	maxAlone = 65 // ms
 
 	// If two video frames are more than slowStep apart (less than 23 frames a second), the video
@@ -125,16 +124,12 @@ func (p *pace) timeAt(f arrival) int64 { return p.now + f.met - p.reach() }
 // frames of the other track.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
-// restart prepares the clock for a publisher that may have started over. If the timestamps jump
-// now, the clock accepts the jump after minConfirm frames.
+// restart makes the clock accept a jump after minConfirm frames.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add adds a frame to track p. The frame's FLV timestamp is ts. Its arrival time is wall, in ms, or
-// 0 if the arrival time is not known.
-//
-// Usually add computes the frame's time in the stream, and appends this time to dst. If the frame
-// must wait for later frames, add appends nothing. If earlier frames were waiting for the new
-// frame, add appends the times of the earlier frames first.
+// add adds a frame with the timestamp ts to track p. It appends the stream times of the waiting
+// frames and of this frame to dst, or nothing if the frame must wait. wall is the arrival time in
+// ms, or 0.
 func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -173,8 +168,7 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting counts back from the end of p.held over the frames with timestamps close to the expected
-// ones. It returns the index of the first of these frames, or len(p.held) if there are none.
+// fitting returns the index in p.held from which all timestamps are close to the expected ones.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -207,8 +201,7 @@ func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time in the stream that f may have without counting as a jump. It
-// allows for a pause that is as long as the time since the arrival of p's newest frame.
+// latest returns the latest time in the stream that f may have without counting as a jump.
 func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.elapsed(f))
 	if other := c.other(p); other.round == p.round {
@@ -237,8 +230,7 @@ func (c *clock) fits(p *pace, i int, length int64) bool {
 		distance(other.continued(f.ts), p.expected(f, i, length)) <= maxAhead
 }
 
-// confirmed reports whether the newest k frames in p.held confirm a jump. These frames must be
-// consecutive.
+// confirmed reports whether the newest k frames, which must be consecutive, confirm a jump.
 func (c *clock) confirmed(p *pace, k int, length int64) bool {
 	n := len(p.held)
 	first, last := p.held[n-k], p.held[n-1]
@@ -263,9 +255,8 @@ func (p *pace) consecutive() int {
 	return count
 }
 
-// settle appends the time of each frame in p.held to dst, and empties p.held. head is the index of
-// the first frame in p.held with a correct timestamp. The frames before this index are strays,
-// except perhaps the first frame of the track; see firstIsStray.
+// settle appends the times of the frames in p.held to dst, and empties p.held. The frames before
+// index head are strays, except perhaps the track's first frame (see firstIsStray).
 func (c *clock) settle(dst []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -356,28 +347,25 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 		t = theirs
 		if overlap := p.now + length - t; !begins && overlap > 0 {
 			// The new timestamps of the other track begin before the old timestamps of this track
-			// end. Delay both tracks by this overlap, so that the times of this track do not go
-			// back.
+			// end. Delay both tracks, so that the times of this track do not go back.
 			t += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.timeAt(f)) <= maxAhead && p.gone < confirmTime:
-		// The times of the other track show that the first frames of track p had wrong timestamps.
-		// Put f directly after the previous frame of track p. Move the other track by the same
-		// amount of time as f.
+		// The first frames of track p had wrong timestamps. Put f directly after the previous
+		// frame, and move the other track by the same time.
 		t = p.now + int64(n+1)*length
 		other.now += t - own
 	default:
-		// The publisher has changed to new timestamps. Usually f follows directly after the
-		// previous frame of track p. If the other track is far ahead, f gets a later time, which is
-		// maxBack before its expected time.
+		// The publisher has changed to new timestamps. Usually f follows the previous frame
+		// directly. If the other track is far ahead, f gets a time maxBack before its expected
+		// time.
 		t = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has changed to new timestamps, too, and its new frames are still
-			// held. Their times must not overlap with the times of the other track's earlier
-			// frames. To prevent this, delay both tracks by the overlap, but by at most
-			// confirmTime.
+			// The held frames of the other track have new timestamps, too. Delay both tracks, but
+			// by at most confirmTime, so that these frames do not overlap the other track's earlier
+			// frames.
 			overlap := other.now + other.step + 1 - (t + int64(int32(other.held[0].ts-f.ts)))
 			t += max(0, min(overlap, confirmTime))
 		}
@@ -391,8 +379,7 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	return t
 }
 
-// continued returns the time in the stream for the timestamp ts. It assumes that the timestamps
-// have not jumped since the newest frame of p.
+// continued returns the time in the stream for the timestamp ts if the timestamps have not jumped.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 func (p *pace) noteStep(step int64) {

@@ -28,8 +28,7 @@ type config struct {
 
 const (
 	videoScale = 1000
-	// videoStep is the duration, in ms, of a video frame if the next video frame is not known. It
-	// assumes 25 frames a second.
+	// videoStep is the duration of a video frame, in ms, if no frame follows: 25 frames a second.
 	videoStep = 40
 )
 
@@ -60,7 +59,6 @@ func (c *config) equal(d *config) bool {
 	return c == d || d != nil && c.same(d.codec, d.record)
 }
 
-// carried reports whether a Muxer supports the codec.
 func carried(t flv.Type, c flv.Codec) bool {
 	if t == flv.TypeVideo {
 		return c == flv.AVC || c == flv.HEVC
@@ -100,8 +98,8 @@ func avcHighProfile(profile uint32) bool {
 	return false
 }
 
-// parseAVCSPS parses a sequence parameter set into c (ITU-T H.264, 7.3.2.1.1). If the parameter set
-// is invalid, it returns the reason. Otherwise it returns "".
+// parseAVCSPS parses a sequence parameter set (ITU-T H.264, 7.3.2.1.1). It returns the reason if
+// the parameter set is invalid, or "".
 func parseAVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(8) // NAL header
@@ -178,8 +176,7 @@ func skipScalingLists(b *bitReader, chroma uint32) {
 	}
 }
 
-// readCrop reads the crop margins (left, right, top, bottom) of a sequence parameter set: the edges
-// of the video that are not shown. If the parameter set has no margins, readCrop returns zeros.
+// readCrop reads the crop margins of a sequence parameter set: left, right, top, bottom.
 func readCrop(b *bitReader) (crop [4]uint64) {
 	if b.flag() {
 		for i := range crop {
@@ -189,9 +186,7 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns the factors that convert crop margins to luma samples: x for the left and right
-// margins, and y for the top and bottom margins. In each direction, the factor is the number of
-// luma samples per chroma sample.
+// cropUnits returns the number of luma samples per unit of the horizontal and vertical margins.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -225,8 +220,7 @@ var sampleShapes = [...][2]uint16{
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
-// readAspect reads the pixel aspect ratio, the first field of the video usability information. An
-// unknown ratio counts as 1:1.
+// readAspect reads the pixel aspect ratio. An unknown ratio counts as 1:1.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -316,9 +310,8 @@ func parseHEVC(c *config) string {
 	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
-// parseHEVCSPS parses an HEVC sequence parameter set into c, up to the conformance window (ITU-T
-// H.265, 7.3.2.2.1). If the parameter set is invalid, it returns the reason. Otherwise it returns
-// "".
+// parseHEVCSPS parses an HEVC sequence parameter set up to the conformance window (ITU-T H.265,
+// 7.3.2.2.1). It returns the reason if the parameter set is invalid, or "".
 func parseHEVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(16 + 4) // NAL header, video parameter set
@@ -424,7 +417,7 @@ type bitReader struct {
 	short bool // a read went beyond the last bit
 }
 
-// u reads an unsigned number of n bits. The number n must be at most 32.
+// u reads an unsigned number of n bits. n must be at most 32.
 func (b *bitReader) u(n int) uint32 {
 	var v uint32
 	for range n {
@@ -469,8 +462,7 @@ func (b *bitReader) se() int32 {
 	return -int32(v >> 1)
 }
 
-// unescape returns a copy of a NAL unit without its emulation prevention bytes, such as the 03 in
-// 00 00 03. It borrows nal.
+// unescape returns a copy of nal without emulation prevention bytes (the 03 in 00 00 03).
 func unescape(nal []byte) []byte {
 	out := make([]byte, 0, len(nal))
 	zeros := 0

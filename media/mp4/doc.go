@@ -6,10 +6,10 @@
 //
 //	ftyp moov │ moof mdat │ moof mdat │ ...
 //
-// The init segment (ftyp and moov) describes the tracks, the codecs and the picture size. It has no
-// samples. [Muxer.AppendInit] appends it. [Muxer.WriteTag] appends the fragments. The moof of a
-// fragment has the times, sizes and flags of the samples. The mdat has a header of 8 bytes,
-// followed by the tags' payloads by reference.
+// The init segment (ftyp and moov) describes the tracks, the codecs and the picture size.
+// [Muxer.AppendInit] appends it. [Muxer.WriteTag] appends the fragments. The moof of a fragment has
+// the times, sizes and flags of the samples. The mdat has a header of 8 bytes, followed by the
+// tags' payloads by reference.
 //
 // Usually a fragment has one video frame and the audio that was sent with it. While video is late,
 // a fragment has one or two audio frames. In a stream without video, a fragment has five audio

@@ -13,7 +13,6 @@ var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
 // CodecError reports a tag in a format that the Muxer does not support. The Muxer omits the tag.
-// Other tags are not affected.
 type CodecError struct {
 	Type  flv.Type
 	Codec flv.Codec
@@ -28,8 +27,7 @@ func (e *CodecError) Error() string {
 }
 
 // ConfigError reports a sequence header that is invalid or that browsers cannot read. The Muxer
-// ignores the sequence header, and continues with the track's previous sequence header. If there is
-// no previous sequence header, the Muxer continues without the track.
+// continues with the track's previous sequence header or, if there is none, without the track.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string

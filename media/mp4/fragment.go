@@ -20,8 +20,7 @@ type FragmentInfo struct {
 	// Head and Size are the sizes, in bytes, of the head and of the complete fragment. The head
 	// includes the first 8 bytes of the mdat.
 	Head, Size int
-	// Start and End are the decoding times at which the video begins and ends. If the fragment has
-	// no video, they are the decoding times at which the audio begins and ends.
+	// Start and End are decoding times of the video or, without video, of the audio.
 	Start, End time.Duration
 	First      time.Duration // decoding time of the first sample, video or audio
 	Lead       time.Duration // time from the end of the video to the end of the audio, or 0
@@ -114,8 +113,7 @@ func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	return f
 }
 
-// describe returns the FragmentInfo of the fragment whose head buildHead has just built. Its
-// arguments must be the same as for buildHead.
+// describe returns the FragmentInfo for the head that buildHead built with the same arguments.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -123,8 +121,6 @@ func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	return f
 }
 
-// run returns a description of the first n complete samples of t: their number, their times, and
-// whether the first sample is a keyframe.
 func (t *track) run(n int) run {
 	if n == 0 {
 		return run{}
@@ -185,8 +181,7 @@ func (m *Muxer) start() time.Duration {
 	return time.Duration(first) * time.Millisecond
 }
 
-// buildHead builds the moof and the header of the mdat in m.head. The arguments are the numbers of
-// video and audio samples.
+// buildHead builds the moof and the header of the mdat in m.head.
 func (m *Muxer) buildHead(videos, sounds int) {
 	w := &m.head
 	w.b = w.b[:0]
@@ -216,8 +211,7 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run appends the traf box for the first n complete samples of tr. The result pos is the position
-// of the data offset field. The caller must set this field with patch.
+// run appends the traf box for n complete samples. The caller must patch the data offset at pos.
 func (w *boxes) run(tr *track, n int, flags uint32) (pos int) {
 	traf := w.open("traf")
 	tfhd := w.openFull("tfhd", 0, baseIsMoof)

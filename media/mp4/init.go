@@ -5,16 +5,13 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst. The owner of dst
-// then owns the appended bytes, too. Before the first fragment, AppendInit returns ErrNoInit and
-// leaves dst unchanged.
+// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which then owns
+// it. Before the first fragment, it returns ErrNoInit and leaves dst unchanged.
 //
-// All viewers can use the same init segment. The times in fragments count from the start of the
-// stream, and a player starts at the time of its first fragment.
-//
-// The init segment has no edit list. An edit list could make each player start at time 0, but
-// Chromium and ffmpeg would treat the earlier part of an AAC track as encoder delay, and decode and
-// discard it. A viewer who joins an hour after the start would then have to wait for an hour.
+// All viewers can use the same init segment. Times count from the start of the stream, and a player
+// starts at the time of its first fragment. There is no edit list for a start at time 0, because
+// Chromium and ffmpeg would decode and discard the earlier part of an AAC track. A viewer who joins
+// an hour after the start would have to wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit

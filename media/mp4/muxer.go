@@ -8,13 +8,13 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default of MaxWaitBytes: 16 MiB. A sample is always smaller, because a
-// sample is the data of one FLV tag, which has at most flv.MaxData bytes.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes: 16 MiB. Every sample is smaller, because an
+// FLV tag has at most flv.MaxData bytes of data.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples is the maximum number of samples that wait until a fragment can be sent. It is
-	// enough for one second with 60 video frames and 47 audio frames.
+	// maxWaitSamples limits the samples that wait for a fragment. It is enough for one second with
+	// 60 video frames and 47 audio frames.
 	maxWaitSamples = 128
 
 	// audioFrames is the number of audio frames in a fragment of a stream without video. At the
@@ -27,12 +27,11 @@ const (
 // limited duration, for example 280 ms. Short fragments fill a part better than long fragments.
 const lateFrames = 2
 
-// maxLate is the maximum number of complete audio frames that wait for a late video frame. If more
-// audio frames are complete, the Muxer sends all of them without video.
+// maxLate is the maximum number of complete audio frames that wait for a late video frame.
 const maxLate = 8
 
-// maxRecord is the maximum size of a sequence header, in bytes. Parameter sets have some dozens of
-// bytes. A limit is needed because every init segment repeats the sequence headers.
+// maxRecord limits the size of a sequence header in bytes, because every init segment repeats it.
+// Parameter sets have some dozens of bytes.
 const maxRecord = 64 << 10
 
 // trackWait is the maximum wait for a track to begin, in milliseconds of the stream:
@@ -45,8 +44,7 @@ const maxRecord = 64 << 10
 const trackWait = 1000
 
 // If all video frames are damaged for longer than damagedWait, the Muxer continues without video.
-// After one lost keyframe, no video frame can be used until the next keyframe, which may take some
-// seconds. damagedWait is longer than that time.
+// damagedWait is longer than the wait for the next keyframe after a lost one.
 const damagedWait = 10_000 // ms
 
 // Option configures a Muxer. A function that returns an Option panics if its argument is out of
@@ -66,14 +64,10 @@ func MaxWaitBytes(n int) Option {
 	return func(m *Muxer) { m.maxBytes = n }
 }
 
-// Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
-// for the sequence header of each announced track. If the first fragment did not wait, an init
-// segment with one track would be sent, and then replaced when the sequence header of the second
-// track arrives.
-//
-// The wait ends after one second of the stream at the latest. It ends earlier if 128 samples wait,
-// or if the waiting samples reach the limit of MaxWaitBytes. If the Muxer refuses the codec or the
-// sequence header of a track, the wait for that track ends at once.
+// Tracks announces the tracks of the stream, as its FLV header does. The first fragment waits for
+// the sequence headers of these tracks, so that its init segment need not be replaced. The wait
+// ends after one second of the stream, when 128 samples wait, or at the limit of MaxWaitBytes. It
+// also ends for a track when the Muxer refuses its codec or sequence header.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
@@ -97,14 +91,11 @@ func Tracks(video, audio bool) Option {
 type Fragment struct {
 	Samples int  // number of video and audio frames
 	Key     bool // a viewer with the init segment can begin at this fragment
-	// KeyNext is set if the next fragment begins with a keyframe. The Muxer sent this fragment when
-	// the keyframe arrived.
+	// KeyNext is set if the next fragment begins with a keyframe, which has already arrived.
 	KeyNext bool
-	// NewInit is set if the init segment has changed since the previous fragment, or if this is the
-	// first fragment.
+	// NewInit is set if the init segment is the first one, or has changed.
 	NewInit bool
-	// Start is the earliest decoding time of the fragment's samples, in whole milliseconds. Unlike
-	// FLV timestamps, Start does not wrap around.
+	// Start is the earliest decoding time, in whole milliseconds. It does not wrap around.
 	Start    time.Duration
 	Duration time.Duration // duration of the video, or of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1
@@ -241,8 +232,7 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 }
 
 // Parts describes each MP4 fragment that the last call to WriteTag or Flush has appended, in order.
-// ReadFragment would return the same descriptions. The slice is valid until the next call to
-// WriteTag or Flush.
+// The slice is valid until the next call to WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
 // settle sets the decoding times of all held samples. It passes full to clock.flush.
@@ -264,8 +254,7 @@ func (m *Muxer) Release() {
 	m.needKey, m.videoBegun = true, false
 }
 
-// videoConfig returns the config of the video, or nil if the init segment of the next fragment
-// omits the video.
+// videoConfig returns the config of the video, or nil if the next init segment omits the video.
 func (m *Muxer) videoConfig() *config {
 	if m.noVideo {
 		return nil
@@ -427,8 +416,7 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the first fragment can be sent. The first fragment must wait for the
-// sequence header of each announced track, but not for longer than trackWait.
+// ready reports whether all announced sequence headers have arrived, or trackWait is over.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -451,8 +439,7 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	return m.emit(dst, true)
 }
 
-// closeAudio ends the newest audio frame if no audio has arrived for a while, so that the frame
-// need not wait for the next audio frame.
+// closeAudio ends the newest audio frame if no audio has arrived for a while.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

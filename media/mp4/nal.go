@@ -17,8 +17,8 @@ type unitScanner struct {
 	picture bool     // the frame contains a slice
 }
 
-// scan reads the frame in data, and sets s.empty and s.picture. It reports whether the frame is a
-// sequence of NAL units. Zeros at the end of the frame are allowed. scan borrows data.
+// scan sets s.empty and s.picture. It reports whether data, which it borrows, is a sequence of NAL
+// units, perhaps with zeros at the end.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
 	// length is the length of the current unit. It is read byte by byte, and have is the number of
@@ -58,8 +58,6 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 	return have == 0
 }
 
-// addEmpty adds a range of bytes to s.empty, the parts of the frame to leave out. If the range
-// directly follows the last range, addEmpty extends the last range.
 func (s *unitScanner) addEmpty(from, to int) {
 	if n := len(s.empty); n > 0 && s.empty[n-1][1] == from {
 		s.empty[n-1][1] = to

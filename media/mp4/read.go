@@ -109,7 +109,6 @@ func (m *Muxer) Movie() (movie Movie) {
 	return movie
 }
 
-// name returns the RFC 6381 name of the codec.
 func (c *config) name() string {
 	switch c.codec {
 	case flv.AVC:
@@ -121,12 +120,8 @@ func (c *config) name() string {
 }
 
 // ReadFragment parses the head of the fragment at the start of b. It borrows b and allocates
-// nothing.
-//
-// If b is too short, minLen is the length that b must have when the caller tries again. If b has
-// fewer than 8 bytes, minLen is 8, because the first 8 bytes contain the size of the moof box.
-// Otherwise minLen is the size of the moof box plus 8 bytes for the header of the mdat box. If b is
-// long enough, minLen is 0.
+// nothing. If b is too short, minLen is the length that b must have for the next try. Otherwise it
+// is 0.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, minLen int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -302,8 +297,7 @@ type run struct {
 	start, end time.Duration
 }
 
-// readRun describes the samples in a traf box. It can read only traf boxes that a Muxer has
-// written.
+// readRun describes the samples in a traf box that a Muxer has written.
 func (m *Movie) readRun(traf []byte) (r run, err error) {
 	var t *movieTrack
 	var at, length int64

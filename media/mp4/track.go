@@ -76,8 +76,7 @@ func (t *track) close(end int64) {
 	t.floor = end
 }
 
-// finish ends the newest sample when no sample follows. The sample gets the expected duration; see
-// step.
+// finish ends the newest sample with the expected duration, because no sample follows.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -156,8 +155,7 @@ const (
 	driftBehind = 64
 )
 
-// time returns the decoding time of a sample, in the track's units. ms is the time of the sample in
-// the stream, in milliseconds.
+// time returns the decoding time of a sample, in the track's units. ms is its time in the stream.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)

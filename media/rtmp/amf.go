@@ -7,10 +7,9 @@ import (
 	"math"
 )
 
-// The Go type of an AMF0 value is bool, float64, string, [Object], or []any for a strict array. The
+// AMF0 values have the Go types bool, float64, string, [Object], and []any for a strict array. The
 // AMF0 null is nil. ParseAMF returns an ECMA array or a typed object as an Object, a date as a
-// float64, and XML as a string. It returns nil for undefined, for references, and for unsupported
-// values.
+// float64, and XML as a string. It returns nil for undefined, references and unsupported values.
 
 // An Object is a list of named values, in order.
 type Object []Property
@@ -133,7 +132,7 @@ type amfParser struct {
 	count int // number of values parsed
 }
 
-// take consumes the next n bytes and returns them. If fewer than n bytes remain, it returns nil.
+// take consumes the next n bytes. It returns nil if fewer remain.
 func (a *amfParser) take(n int) []byte {
 	if n < 0 || n > len(a.rest) {
 		return nil

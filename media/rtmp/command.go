@@ -6,8 +6,7 @@ import "io"
 // nil, and arguments. The answer is a command _result with the same transaction number. onStatus
 // reports the state of a stream.
 
-// obey executes the command in c.body, which arrived on the given message stream. It returns io.EOF
-// if the command ends the client's stream.
+// obey executes the command in c.body. It returns io.EOF if the command ends the client's stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil

@@ -9,12 +9,11 @@ import (
 )
 
 const (
-	// defaultChunkSize is the chunk size, in bytes, until the peer sets another chunk size.
+	// defaultChunkSize is the chunk size, in bytes, until the peer sets another one.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size, in bytes, below which the chunks of one message are copied
-	// together. Sharing a small chunk costs more than a copy, and keeps an entire block of memory
-	// in use.
+	// copyBelow is the chunk size, in bytes, below which payloads are copied. Sharing a small chunk
+	// costs more than a copy, and keeps an entire block in use.
 	copyBelow = 1 << 10
 
 	// maxChunkStreams limits the number of chunk streams of a publisher. Encoders use fewer than
@@ -66,8 +65,7 @@ type Decoder struct {
 	}
 }
 
-// A chunkStream is the state of one chunk stream: its last header, and the message that is being
-// received.
+// A chunkStream is the state of one chunk stream: its last header and its current message.
 type chunkStream struct {
 	header
 	unfinished bool // some chunks of the message have arrived, but not all
@@ -96,8 +94,7 @@ func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	return d
 }
 
-// SetMaxMessage changes the maximum size of a message to n bytes. The change applies to messages
-// that begin after the call.
+// SetMaxMessage sets the maximum size in bytes of messages that begin after the call.
 func (d *Decoder) SetMaxMessage(n int) {
 	d.maxMessage = min(n, maxBody)
 	d.maxUnfinished = 2 * d.maxMessage
@@ -123,7 +120,7 @@ func (d *Decoder) checkUnfinished(n int) error {
 	return nil
 }
 
-// Received returns the number of bytes that have been read. Acknowledgements report this number.
+// Received returns the number of bytes that have been read, for acknowledgements.
 func (d *Decoder) Received() uint64 { return d.received }
 
 // Release releases unfinished messages.
@@ -137,8 +134,7 @@ func (d *Decoder) Release() {
 }
 
 // Next appends the body of the next message to dst, which then owns it. Next handles Set Chunk Size
-// and Abort messages itself and does not return them. It returns the parts of an aggregate message
-// one by one, as copies.
+// and Abort messages itself. It returns the parts of an aggregate message one by one, as copies.
 //
 // If Next returns an error, dst is unchanged. The errors are:
 //
@@ -260,7 +256,7 @@ func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	return d.progress()
 }
 
-// nextHeader reads the header of the next chunk, and returns the chunk stream of the chunk.
+// nextHeader reads the header of the next chunk, and returns the chunk's stream.
 func (d *Decoder) nextHeader() (*chunkStream, error) {
 	first, err := d.r.Peek(1)
 	if err != nil {
@@ -289,8 +285,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 		if len(d.streams) >= d.maxStreams {
 			return nil, &LimitError{"chunk streams", int64(len(d.streams)) + 1, int64(d.maxStreams)}
 		}
-		// A new chunk stream may begin with any form of header. Fields that are not in the header
-		// are 0.
+		// A new chunk stream may begin with any form of header. Missing fields are 0.
 		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}
 	}
 	if s.unfinished && form != 3 {

@@ -7,8 +7,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size, in bytes, of a block for headers. It has room for 85 headers of 12
-// bytes.
+// headerBlock is the size, in bytes, of a block for headers. It has room for 85 headers.
 const headerBlock = 1 << 10
 
 // An Encoder splits messages into chunks. It builds headers, and appends bodies by reference. The
@@ -32,9 +31,9 @@ func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	e.chunk = n
 }
 
-// Append appends the chunks of a message to dst, which then owns them. It takes ownership of body,
-// which is left empty, even if Append returns an error. If body is longer than 16777215 bytes, the
-// error is a *LimitError. Append uses the length of body and ignores m.Size.
+// Append appends the chunks of a message to dst, which then owns them. It takes ownership of body
+// and leaves body empty, even after an error. If body is longer than 16777215 bytes, the error is a
+// *LimitError. Append ignores m.Size.
 func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
 	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
 		body.Release()
@@ -74,8 +73,7 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 	return nil
 }
 
-// Release releases the block of memory that the Encoder uses for chunk headers. Chunks that the
-// Encoder has already appended to a Chain stay valid.
+// Release releases the Encoder's block for headers. The appended chunks stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
 func (e *Encoder) put(dst *millrace.Chain, h []byte) {
@@ -116,8 +114,7 @@ func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 	}
 }
 
-// Chunk streams of the server. Each kind of message has its own chunk stream, so that no message
-// waits for a message of another kind.
+// Chunk streams of the server, one for each kind of message, so that no kind waits for another.
 const (
 	controlChunks = 2
 	commandChunks = 3

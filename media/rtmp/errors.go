@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// A LimitError reports that a peer has exceeded a limit. The bytes beyond the limit were not
-// stored.
+// A LimitError reports that a peer has exceeded a limit. The excess bytes were not stored.
 type LimitError struct {
 	What  string // name of the limited value
 	Have  int64

@@ -62,8 +62,7 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion returns an error if v, the client's first byte, is not the RTMP version. If v
-// belongs to another known protocol, the error names that protocol.
+// checkVersion returns an error if the client's first byte is not the RTMP version.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -110,7 +109,7 @@ func putDigest(s1 []byte, place digestPlace) {
 	copy(s1[place.digest:], digestOf(s1, place, serverSecret))
 }
 
-// digestOf computes the digest of C1 or S1. It skips the bytes of p in which the digest is stored.
+// digestOf computes the digest of C1 or S1, without the bytes of the digest itself.
 func digestOf(p []byte, place digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:place.digest], p[place.digest+digestSize:])
 }

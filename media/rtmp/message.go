@@ -39,7 +39,7 @@ func (t Type) String() string {
 	return "message type " + strconv.Itoa(int(t))
 }
 
-// A Message describes an RTMP message. It does not contain the body.
+// A Message describes an RTMP message without its body.
 type Message struct {
 	Type        Type
 	ChunkStream int    // 2 to 65599

@@ -8,14 +8,12 @@ import (
 // A Request is a client's request to publish or play.
 type Request struct {
 	Publish bool // false: the client wants to play
-	// Path consists of the application and the stream name, such as "live/camera", without leading
-	// and trailing slashes and without a query.
+	// Path is the application and the stream name, such as "live/camera", without slashes at the
+	// ends and without a query.
 	Path string
-	// Query has the query parameters (after "?") of the stream name, the application and the
-	// address. If several of the three have the same parameter, Query has the parameter of the
-	// stream name, because the query of the stream name contains the stream key that an OBS user
-	// has entered. Users type keys literally, so "+" and ";" are not decoded, and an invalid escape
-	// is left unchanged.
+	// Query has the parameters of the stream name, the application and the address, in this order
+	// of precedence, because OBS users enter the stream key in the stream name. Users type keys
+	// literally, so "+", ";" and invalid escapes are not decoded.
 	Query url.Values
 	// RawQuery has the query strings (after "?") of the stream name, the application and the
 	// address as the client sent them, joined with "&".
@@ -79,8 +77,7 @@ func (r *Request) addQuery(query string) {
 	}
 }
 
-// unescape decodes the URL escapes in text, such as %2F. If an escape is invalid, it returns text
-// unchanged.
+// unescape decodes the URL escapes in text. If one is invalid, it returns text unchanged.
 func unescape(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

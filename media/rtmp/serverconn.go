@@ -20,16 +20,15 @@ const (
 	// playing client sends only short messages, such as pause commands.
 	maxPlayer = 4 << 10
 
-	// windowSize is the default size of the acknowledgement window, in bytes. The client may set
-	// another size. The server also sends windowSize to the client.
+	// windowSize is the default acknowledgement window in bytes. The client may set another size.
 	windowSize = 2_500_000
 	// leastWindow is the minimum size of the acknowledgement window. Without a minimum, a client
 	// could request an acknowledgement for every byte.
 	leastWindow = 1 << 10
 )
 
-// MaxAnnounced is the largest chunk size, in bytes, that a ServerConn announces. Some clients
-// refuse larger sizes: gortmplib, which MediaMTX uses, accepts up to 10 MiB.
+// MaxAnnounced is the largest chunk size in bytes that a ServerConn announces. gortmplib, which
+// MediaMTX uses, refuses more than 10 MiB.
 const MaxAnnounced = 8 << 20
 
 // A ServerConn is the server's side of a connection. Call Accept, then Start or Refuse, and then
@@ -78,10 +77,9 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 // SetPool sets the Pool for the blocks of later messages.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout sets the maximum time between the first and the last byte of a message. This
-// time includes the time for other messages that arrive in between. If a message takes longer, the
-// ServerConn calls onTimeout on another goroutine, perhaps more than once. The function onTimeout
-// must end the connection. Release stops the timer.
+// SetMessageTimeout sets the maximum time from the first to the last byte of a message. After this
+// time, the ServerConn calls onTimeout on another goroutine, perhaps more than once. onTimeout must
+// end the connection. Release stops the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, onTimeout func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: onTimeout}
@@ -205,9 +203,8 @@ func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 func (c *ServerConn) Paused() bool { return c.paused }
 
 // Next appends the body of the next audio, video or data message to dst, which then owns the body.
-// If a playing client pauses or resumes, so that [ServerConn.Paused] changes, Next returns a
-// message of TypeCommand without a body. Next handles all other messages itself, and writes the
-// answers to the client.
+// If [ServerConn.Paused] changes, Next returns a message of TypeCommand without a body. It handles
+// all other messages itself, and writes the answers to the client.
 //
 // The errors are:
 //

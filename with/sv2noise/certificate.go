@@ -92,9 +92,8 @@ func (e *CertificateError) Error() string {
 // Unwrap returns e.Err.
 func (e *CertificateError) Unwrap() error { return e.Err }
 
-// Verify checks that c contains the authority's signature of a responder's static key, and that c
-// is valid at the given time. Verify tolerates a clock difference of 10 seconds. The error is a
-// *CertificateError.
+// Verify checks the authority's signature of a responder's static key, and the validity period. It
+// tolerates a clock difference of 10 seconds. The error is a *CertificateError.
 func (c Certificate) Verify(authority, static PublicKey, now time.Time) error {
 	fail := func(err error) error { return &CertificateError{c, now, err} }
 	if binary.LittleEndian.Uint16(c[:]) != certificateVersion {

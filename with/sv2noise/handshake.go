@@ -23,9 +23,8 @@ const (
 	staticEnd = len(encodedKey{}) + len(encodedKey{}) + tagSize // end of the static key in act 2
 )
 
-// ErrTag reports that the initiator cannot decrypt act 2, the responder's handshake message. The
-// responder has used other keys or another protocol, or a third party has modified a handshake
-// message.
+// ErrTag reports that the initiator cannot decrypt act 2. The responder has used other keys or
+// another protocol, or a third party has modified a message.
 var ErrTag = errors.New("sv2noise: act 2 cannot be decrypted")
 
 // Initiate does the initiator's part of the handshake. It sends act 1 to w in one Write, and reads
@@ -89,8 +88,8 @@ func initiate(
 	return sv2.NewSealer(send), sv2.NewOpener(r, receive, opts...), nil
 }
 
-// A Responder does handshakes with initiators. Its methods may be called on any number of
-// goroutines at the same time. To renew the certificate, make another Responder.
+// A Responder does handshakes with initiators. It is safe for concurrent use. To renew the
+// certificate, make another Responder.
 type Responder struct {
 	static      keyPair
 	certificate Certificate
@@ -103,15 +102,15 @@ func NewResponder(static *PrivateKey, c Certificate) *Responder {
 }
 
 // Respond does the responder's part of the handshake. It reads act 1 from r, and sends act 2 to w
-// in one Write. Usually, r and w belong to the same connection. Respond borrows r and w until it
-// returns. From then on, the Opener borrows r. The options are for the Opener (see sv2.NewOpener).
+// in one Write. It borrows r and w until it returns. From then on, the Opener borrows r. The
+// options are for the Opener (see sv2.NewOpener).
 //
 // Any 64 bytes are a valid act 1. If the initiator has other keys, the Opener returns a
 // *sv2.TagError for the initiator's first frame.
 //
-// The error is an error from r or w, unchanged. If the stream ends, the error is io.EOF before the
-// first byte of act 1 and io.ErrUnexpectedEOF after it. After an error, the connection cannot be
-// used.
+// Respond returns an error from r or w, unchanged. If the stream ends, the error is io.EOF before
+// the first byte of act 1 and io.ErrUnexpectedEOF after it. After an error, the connection cannot
+// be used.
 func (p *Responder) Respond(
 	r *millrace.Reader, w io.Writer, opts ...frame.Option,
 ) (*sv2.Sealer, *sv2.Opener, error) {
@@ -184,15 +183,13 @@ func (s *state) mixKey(secret []byte) {
 	s.chaining, s.aead = [sha256.Size]byte(first), newAEAD(second)
 }
 
-// split returns the ciphers of the two directions: up for the initiator's messages, and down for
-// the responder's messages.
+// split returns the ciphers of the initiator's messages (up) and the responder's (down).
 func (s *state) split() (up, down cipher.AEAD) {
 	first, second := s.derive(nil)
 	return newAEAD(first), newAEAD(second)
 }
 
-// derive returns the two outputs of the HKDF function of Noise (section 4.3), which is the HKDF of
-// RFC 5869.
+// derive returns the two outputs of Noise's HKDF (section 4.3), which is the HKDF of RFC 5869.
 func (s *state) derive(secret []byte) (first, second []byte) {
 	keys, err := hkdf.Key(sha256.New, secret, s.chaining[:], "", 2*sha256.Size)
 	if err != nil {

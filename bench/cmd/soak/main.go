@@ -1,5 +1,5 @@
-// Command soak builds the millrace server, runs it for a long time under a load of streams, files
-// and blobs at once, and looks for wrong bytes and for growing resource use. See docs/soak.md.
+// Command soak runs the millrace server for a long time under load. It looks for wrong bytes and
+// for growing resource use. See docs/soak.md.
 package main
 
 import (

@@ -36,8 +36,7 @@ const (
 )
 
 // A Server accepts FLV streams with video at POST /live/NAME and serves them at GET
-// /live/NAME/index.m3u8. It requires no token and does not limit streams or viewers, because it
-// only serves benchmarks on this machine.
+// /live/NAME/index.m3u8. It has no authentication and no limits: it is for benchmarks only.
 type Server struct {
 	mu      sync.Mutex
 	streams map[string]*stream

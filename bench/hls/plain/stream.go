@@ -31,7 +31,7 @@ type stream struct {
 	open     *segment          // nil before the first fragment
 	made     uint64            // number of parts so far
 
-	// The following fields are for the publisher's goroutine only.
+	// Only the publisher's goroutine uses these fields.
 	part  part   // the part that is being made
 	buf   []byte // copies of the samples of part
 	ended uint32 // end of the last fragment, in ms of the stream's time
@@ -269,8 +269,7 @@ func (st *stream) render(delta bool) []byte {
 	return append(b, "\"\n"...)
 }
 
-// skippable returns the number of segments that end at least skipUntil before the end of the
-// playlist. The caller must hold st.mu.
+// skippable returns the number of segments that a delta update skips. The caller must hold st.mu.
 func (st *stream) skippable() int {
 	var behind time.Duration
 	if st.open != nil {

@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// A Guard ends a child process when this process ends, even if this process is killed. On Linux,
-// the kernel kills the child process.
+// A Guard ends a child process when this process ends, even if this process is killed.
 type Guard struct{}
 
 // Start starts cmd in a new process group. When this process ends, the kernel kills cmd (see

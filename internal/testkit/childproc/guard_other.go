@@ -16,8 +16,7 @@ type Guard struct {
 	pipe  io.Closer
 }
 
-// Start starts cmd as the child process, and a shell that kills the child when this process ends.
-// Call Release when the child has ended.
+// Start starts cmd. The caller must call Release when cmd has ended.
 func (g *Guard) Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err

@@ -116,8 +116,7 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment in two consecutive playlists. The segment is p in
-// the earlier playlist, and s in the later one.
+// compareParts compares the parts of a segment, p in the earlier playlist and s in m.
 func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	if prevEpoch != m.epoch() { // the server of the new epoch does not have the parts
 		return
@@ -179,8 +178,6 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// A variant holds the URI of the media playlist and the attribute BANDWIDTH of the only variant in
-// a multivariant playlist.
 type variant struct {
 	uri       string
 	bandwidth uint64

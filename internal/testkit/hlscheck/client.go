@@ -51,8 +51,8 @@ const (
 	SegmentObject Kind = "segment"
 )
 
-// An Object is an initialization section, a part or a segment that a Client has received. The
-// Client passes it to its callback, Client.Object. Data is valid until the callback returns.
+// An Object is an initialization section, a part or a segment. Data is valid until the callback
+// returns.
 type Object struct {
 	Kind  Kind
 	URI   string
@@ -63,13 +63,8 @@ type Object struct {
 }
 
 // Run follows the stream until its playlist or ctx ends, and then returns nil. It returns an error
-// if it cannot continue:
-//
-//   - There is no connection or no playlist.
-//   - The server does not wait for a new part before it answers a blocking playlist reload.
-//   - A write to Output fails.
-//
-// Stats describes all other faults of the server.
+// if it cannot connect, if there is no playlist, if the server does not wait before it answers a
+// blocking playlist reload, or if Output fails. Stats describes all other faults.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -80,7 +75,7 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower reads and checks a stream for one call to Client.Run, and holds the state of the call.
+// A follower holds the state of one call to Client.Run.
 type follower struct {
 	Client
 	checker *Checker
@@ -138,7 +133,6 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// open loads the multivariant playlist and the media playlist.
 func (f *follower) open(ctx context.Context) (m *Media, err error) {
 	if f.base, err = url.Parse(f.URL); err != nil {
 		return nil, err
@@ -172,8 +166,7 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist fetches the playlist at f.base, with query added to the URL. The URL may already have
-// parameters, such as a token.
+// playlist fetches the playlist at f.base, with query added to the parameters of its URL.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
@@ -192,7 +185,6 @@ func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	return string(data), nil
 }
 
-// reload waits for the next version of the media playlist.
 func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	q := url.Values{}
 	delta := f.Delta && m.SkipUntil > 0
@@ -230,10 +222,8 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start chooses where to begin. If FromStart is set, start chooses the oldest segment. Otherwise it
-// chooses the last independent part that begins at least PART-HOLD-BACK before the end. If no
-// independent part begins that early, start chooses the first independent part. If no part is
-// independent, start chooses the oldest segment.
+// start chooses where to begin: at the last independent part that is PART-HOLD-BACK before the end,
+// or else at the first independent part, or else at the oldest segment.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -293,7 +283,6 @@ func (f *follower) nextSegment(msn uint64) {
 	f.msn, f.part, f.got, f.whole = msn, 0, f.got[:0], true
 }
 
-// useInit fetches the initialization section of s if it has changed.
 func (f *follower) useInit(ctx context.Context, s *Segment) error {
 	if s.Map == f.init || s.Map == "" || s.URI == "" && len(s.Parts) == 0 {
 		return nil
@@ -345,8 +334,7 @@ func (f *follower) addLatency(s *Segment, offset time.Duration) {
 	}
 }
 
-// finishSegment is called when the playlist lists s as a complete segment. It fetches s if the
-// playlist lacks some of its parts, or if Client.Verify selects s for a comparison with its parts.
+// finishSegment fetches a complete segment if parts are missing, or if Verify selects it.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -537,8 +525,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint cancels the request that startHint has made, if there is one, and waits for the end of
-// the request.
+// dropHint cancels the hint request, if any, and waits for its end.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

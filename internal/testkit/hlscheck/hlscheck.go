@@ -1,10 +1,9 @@
 // Package hlscheck checks live HLS against draft-pantos-hls-rfc8216bis, including the rules for low
 // latency, and follows a stream as a player does.
 //
-// A [Checker] checks the playlists of one stream, one after the other, and reports the rule and the
-// line of each mistake. It compares each playlist with the one before, and applies delta updates. A
-// [Client] loads a stream over HTTP, passes each playlist to a Checker, and compares the bytes that
-// the server sends:
+// A [Checker] checks the playlists of one stream, compares each with the one before, and applies
+// delta updates. A [Client] loads a stream over HTTP, passes each playlist to a Checker, and
+// compares the bytes that the server sends:
 //
 //	c := hlscheck.Client{URL: server.URL + "/live/test/index.m3u8", Hints: true, Delta: true}
 //	stats, err := c.Run(ctx) // until the stream or ctx ends
@@ -13,7 +12,7 @@
 //	}
 //
 // The package shares no code with the packages that write playlists. It accepts only the tags and
-// attributes that Millrace writes, and reports other tags as mistakes.
+// attributes that Millrace writes.
 package hlscheck
 
 import (

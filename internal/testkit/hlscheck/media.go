@@ -19,8 +19,7 @@ type Media struct {
 	hintLine, skipLine int
 }
 
-// head holds the values that must not change during a stream: the version, the target durations of
-// segments and parts, and the server control.
+// head holds the values that must not change during a stream.
 type head struct {
 	Version                 int
 	Target, PartTarget      time.Duration
@@ -53,11 +52,10 @@ type Part struct {
 // Next returns the media sequence number and the index of the next part.
 func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Parts) }
 
-// first returns the media sequence number of the first segment in m.Segments.
+// first returns the media sequence number of m.Segments[0].
 func (m *Media) first() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
 
-// Segment returns the complete or open segment with the media sequence number msn. If there is
-// none, Segment returns nil.
+// Segment returns the complete or open segment with the media sequence number msn, or nil.
 func (m *Media) Segment(msn uint64) *Segment {
 	switch {
 	case msn == m.Open.MSN:
@@ -79,15 +77,14 @@ func (m *Media) epoch() string {
 	return epochOf(name)
 }
 
-// epochOf returns the epoch in a URI, which is the text before the first "-". A server chooses a
-// new epoch when it begins a stream or takes it over.
+// epochOf returns the epoch in a URI, the text before the first "-". A server chooses a new epoch
+// when it begins a stream or takes it over.
 func epochOf(uri string) string {
 	epoch, _, _ := strings.Cut(uri, "-")
 	return epoch
 }
 
-// epoch returns the epoch in the URI of s. If s has no URI, epoch uses the URI of the first part,
-// which must exist.
+// epoch returns the epoch of s, which must have a URI or a part.
 func (s *Segment) epoch() string {
 	if s.URI == "" {
 		return epochOf(s.Parts[0].URI)
@@ -98,8 +95,7 @@ func (s *Segment) epoch() string {
 // Duration returns the total duration of the complete segments.
 func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
-// toEnd returns the time from the start of the segment with the media sequence number msn to the
-// end of the last part.
+// toEnd returns the time from the start of segment msn to the end of the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
 	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
 }
@@ -128,8 +124,7 @@ func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number assigns each segment its media sequence number and its discontinuity sequence number. If a
-// segment has no EXT-X-MAP, it gets the Map of the segment before it.
+// number assigns sequence numbers. A segment without a Map gets the Map of the segment before it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
@@ -295,8 +290,7 @@ func (m *Media) check(r *report) {
 }
 
 // checkParts checks the parts of s. toEnd is the time from the end of s to the end of the last
-// complete segment. If trimmed is set, s may lack its first parts, because the server removes the
-// oldest parts.
+// complete segment. If trimmed is set, s may lack its first parts.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -66,7 +66,7 @@ func checkInit(data []byte) error {
 // A timeline has the last decode time of each track.
 type timeline map[uint32]uint64
 
-// check verifies the boxes of a segment or part. The decode times of each track must increase.
+// check checks the boxes of a segment or part. The decode times of each track must increase.
 func (t timeline) check(data []byte) (rule string, err error) {
 	bs, err := boxes(data)
 	if err != nil {

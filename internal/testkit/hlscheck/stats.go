@@ -10,8 +10,7 @@ import (
 
 const maxProblems = 100
 
-// Stats counts the playlists, segments and other objects that a Client has received. It also lists
-// the problems that the Client has found in them.
+// Stats counts the objects that a Client has received, and lists their problems.
 type Stats struct {
 	Playlists, Deltas      int // media playlists, and delta updates among them
 	Inits, Parts, Segments int // objects that were passed to Object and Output

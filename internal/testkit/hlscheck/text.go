@@ -67,7 +67,6 @@ var forms = func() map[string]*regexp.Regexp {
 
 var attribute = regexp.MustCompile(`^([A-Z-]+)=("[^"]*"|[^",]*)(,|$)`)
 
-// A line is a tag or a URI of a playlist.
 type line struct {
 	n     int
 	tag   string            // the tag without #; empty if the line is a URI

@@ -28,15 +28,14 @@ func Goroutines() map[string]string {
 	return left
 }
 
-// foreign reports whether a goroutine belongs to the runtime or the test framework, or passes
-// signals to os/signal.
+// foreign reports whether a goroutine belongs to the runtime, os/signal or the test framework.
 func foreign(stack string) bool {
 	if strings.Contains(stack, "\nos/signal.loop(") {
 		return true
 	}
 	_, creator, found := strings.Cut(stack, "\ncreated by ")
 	if !found {
-		// The main goroutine and goroutines of the runtime have no creator. All others have one.
+		// Only the main goroutine and goroutines of the runtime have no creator.
 		return true
 	}
 	for _, ours := range []string{"runtime.", "testing.", "internal/fuzz."} {

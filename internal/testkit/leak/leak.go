@@ -1,5 +1,4 @@
-// Package leak finds goroutines and pooled blocks that tests have left over. Packages millracetest
-// and internal/testkit/leaktest use it.
+// Package leak finds goroutines and pooled blocks that tests have left over.
 package leak
 
 import (
@@ -14,7 +13,7 @@ import (
 // only if there is a leak.
 var Grace = 10 * time.Second
 
-// Settled calls f until f returns "" or the grace period has passed. It returns the last result.
+// Settled calls f until f returns "" or Grace has passed. It returns the last result.
 func Settled(f func() string) string {
 	deadline := time.Now().Add(Grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -26,14 +25,14 @@ func Settled(f func() string) string {
 	}
 }
 
-// A Snapshot describes the goroutines and the memory of Pools at one time. The zero Snapshot has no
-// goroutines and no Pools.
+// A Snapshot describes the goroutines and the memory of Pools at one time. The zero Snapshot is
+// empty.
 type Snapshot struct {
 	goroutines map[string]string
 	pools      map[*millrace.Pool]millrace.PoolStats
 }
 
-// Take returns a Snapshot of the running goroutines and of the memory of these Pools.
+// Take returns a Snapshot of the running goroutines and the memory of pools.
 func Take(pools ...*millrace.Pool) Snapshot {
 	s := Snapshot{Goroutines(), map[*millrace.Pool]millrace.PoolStats{}}
 	for _, p := range pools {

@@ -1,7 +1,7 @@
 // Package leaktest makes the tests of a package fail if they leave a goroutine, a pooled block or a
 // temporary file. It also makes the tests independent of the caller's environment.
 //
-// In a package that uses pooled memory, starts goroutines or writes files, TestMain calls [Main]:
+// TestMain calls [Main]:
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //
@@ -20,12 +20,11 @@ import (
 	"github.com/millrace-io/millrace/millracetest"
 )
 
-// Main runs the tests and exits with their exit code. If the tests pass but leak something, the
-// exit code is 1. Main does not check failed tests for leaks, because a test that stops in the
-// middle releases nothing.
+// Main runs the tests and exits with their exit code, or with 1 if they pass but leak something. It
+// does not check failed tests, because a test that stops in the middle releases nothing.
 //
-// The tests and their child processes do not inherit the caller's environment variables that begin
-// with MILLRACE_, except MILLRACE_NEEDS. TMPDIR is a new directory, which Main removes.
+// The tests do not inherit environment variables that begin with MILLRACE_, except MILLRACE_NEEDS.
+// TMPDIR is a new directory, which Main removes.
 func Main(m *testing.M) {
 	dir, err := isolate()
 	if err != nil {
@@ -39,8 +38,8 @@ func Main(m *testing.M) {
 
 var atExit []func()
 
-// AtExit makes Main call f when all tests have ended, before it checks for leaks. Use it to release
-// resources that the tests share.
+// AtExit makes Main call f after all tests, before it checks for leaks. Use it to release shared
+// resources.
 func AtExit(f func()) { atExit = append(atExit, f) }
 
 func run(tests func() int, dir string, w io.Writer) int {

@@ -24,8 +24,7 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program looks for the program with the given name, and then for each program in the list others.
-// It returns the path of the first program that is installed. If none of the programs is installed,
+// Program returns the path of the first installed program of name and others. If none is installed,
 // the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
@@ -88,8 +87,7 @@ func Missing(t testing.TB, desc string) {
 // run. If the variable is not set, there is no list.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to the list file, if there is one. It ignores errors, so that they do not
-// fail the test.
+// record appends a line to the list file, if any. It ignores errors, which must not fail the test.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

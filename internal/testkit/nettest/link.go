@@ -55,8 +55,8 @@ func (l *Link) Limit(n int64) {
 	l.limit = n
 }
 
-// Cut breaks all connections. If down is set, the Link then breaks each new connection at once,
-// until the next call to Cut.
+// Cut breaks all connections. If down is set, the Link also breaks each new connection until the
+// next Cut.
 func (l *Link) Cut(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// narrow sets the size of a socket's receive buffer, and limits the socket's segments to 536 bytes.
+// narrow sets a socket's receive buffer to rcvbuf bytes, and its segments to at most 536 bytes.
 func narrow(fd uintptr, rcvbuf int) error {
 	return errors.Join(
 		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536),

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Timeout is the longest time that Eventually waits. Only a failing test takes that long.
+// Timeout is the longest time that Eventually waits.
 const Timeout = time.Minute
 
 // plainPath matches paths that need no quotes in any configuration, and that are short enough for
@@ -126,7 +126,7 @@ func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// Same fails the test if two long byte slices differ. The message does not contain the bytes.
+// Same fails the test if got and want differ. The message does not contain their bytes.
 func Same(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {

@@ -31,10 +31,8 @@ func FreeAddr(t testing.TB) string {
 	return loopback(FreePort(t))
 }
 
-// FreePorts returns the first of n consecutive free ports; see [FreePort].
-//
-// On Linux, the ports are reserved until the test ends: no other test gets them, in this process or
-// in another one. On other systems, another process may take them before the server listens.
+// FreePorts returns the first of n consecutive free ports; see [FreePort]. On Linux, no other test
+// gets the ports. On other systems, another process may take them before the server listens.
 func FreePorts(t testing.TB, n int) int {
 	t.Helper()
 	for range portTries {

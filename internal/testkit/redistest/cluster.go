@@ -24,9 +24,8 @@ type Cluster struct {
 }
 
 // StartCluster starts a cluster that is stopped when the test ends. The masters share the slots
-// evenly, and each replica gets one of the masters in turn. The start takes about two seconds,
-// because a master waits that long before it serves requests. A test that does not change the nodes
-// or their slots can use [SharedCluster].
+// evenly, and each replica gets one of the masters in turn. The start takes about two seconds. A
+// test that does not change the nodes or their slots can use [SharedCluster].
 func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
 	c := new(Cluster)
@@ -115,8 +114,7 @@ func (c *Cluster) form(t testing.TB, masters int) {
 // and its replicas.
 type view []owned
 
-// owned is the range of slots from first to last (inclusive), with the ids of its master and its
-// live replicas.
+// owned is a range of slots (inclusive), with the ids of its master and live replicas.
 type owned struct {
 	first, last int
 	master      string
@@ -230,8 +228,7 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 	return c.nodes[i]
 }
 
-// replicated returns the first range of hash slots that a master owns. It fails the test if the
-// master owns no slots or has no replica.
+// replicated returns the first range of slots of a master, which must have slots and a replica.
 func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	t.Helper()
 	for _, r := range c.view(t) {
@@ -243,8 +240,8 @@ func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	return owned{}
 }
 
-// Kill kills a master, as a power cut would. It waits until a replica has replaced the master and
-// all nodes know the new master. This takes about two seconds.
+// Kill kills a master, as a power cut would. It waits about two seconds, until all nodes know the
+// new master.
 func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
 	slot := c.replicated(t, master).first
@@ -258,8 +255,8 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 // has not succeeded by then, the command must be sent again.
 const manualFailover = 5 * time.Second
 
-// Failover swaps the roles of the master and one of its replicas. Both continue to run. Failover
-// waits until all nodes know the new roles and the old master is in sync.
+// Failover swaps the roles of the master and one of its replicas. It waits until all nodes know the
+// new roles and the old master is in sync.
 func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
 	r := c.replicated(t, master)
@@ -293,8 +290,7 @@ type Migration struct {
 	from, to *Server
 }
 
-// BeginMigration marks the slot as migrating at its owner, and as importing at another master.
-// BeginMigration moves no keys.
+// BeginMigration begins the migration of a slot to another master. It moves no keys.
 func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
 	t.Helper()
 	v := c.view(t)
@@ -321,7 +317,7 @@ func (m *Migration) Move(t testing.TB, key string) {
 	}
 }
 
-// Finish moves the remaining keys and then the slot, and waits until all nodes know the new owner.
+// Finish moves the remaining keys and the slot, and waits until all nodes know the new owner.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	for _, key := range list(m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000)) {
@@ -347,7 +343,6 @@ func Slot(key string) int {
 	return int(crc16(key)) % slots
 }
 
-// crc16 returns the CRC-16/XMODEM of s.
 func crc16(s string) uint16 {
 	var crc uint16
 	for i := range len(s) {

@@ -33,7 +33,7 @@ const nodeTimeout = 1000
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-	// A replica may become the master even if it was disconnected for a long time.
+	// A replica may become the master even after a long disconnection.
 	"cluster-replica-validity-factor 0",
 	// Replicas do not change their master, and a master without slots stays a master.
 	"cluster-allow-replica-migration no",
@@ -58,8 +58,7 @@ func configure(opts []Option) (c config) {
 	return c
 }
 
-// Password makes the server require a password (requirepass). [Server.Endpoint] returns the
-// password in the field Password.
+// Password makes the server require a password (requirepass).
 func Password(password string) Option {
 	return func(c *config) { c.password = password }
 }

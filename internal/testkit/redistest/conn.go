@@ -46,7 +46,7 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// conn is a client's connection. It uses RESP2. One goroutine at a time may use it.
+// conn is a RESP2 connection for one goroutine at a time.
 type conn struct {
 	net.Conn
 	r *bufio.Reader

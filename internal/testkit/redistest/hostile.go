@@ -27,12 +27,9 @@ func (a Answer) ThenClose() Answer {
 	return a
 }
 
-// Hostile is a fake server for tests of clients. It answers requests with the Answers of a script,
-// in order, regardless of the requests. After the end of the script, it closes a connection when a
-// request arrives.
-//
-// The requests with which a client begins need no Answers in the script: Hostile answers HELLO,
-// AUTH, SELECT, CLIENT, READONLY, READWRITE and ASKING as Redis does.
+// Hostile is a fake server for tests of clients. It answers HELLO, AUTH, SELECT, CLIENT, READONLY,
+// READWRITE and ASKING as Redis does, and other requests with the Answers of a script, in order.
+// After the script, it closes a connection when a request arrives.
 type Hostile struct {
 	service
 
@@ -117,8 +114,7 @@ func (h *Hostile) next(words []string) Answer {
 	return a
 }
 
-// greeting returns the answer to a command that begins a connection, such as HELLO or AUTH. For any
-// other command, ok is false.
+// greeting returns the answer to a command that begins a connection, such as HELLO.
 func greeting(words []string) (a Answer, ok bool) {
 	switch strings.ToUpper(words[0]) {
 	case "HELLO":
@@ -132,12 +128,10 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is the maximum number of bytes that Hostile keeps of each word. The words of a request
-// are the command and its arguments.
+// keptBytes is the maximum number of bytes that Hostile keeps of each word.
 const keptBytes = 64
 
-// readRequest reads a request, which is an array of bulk strings. It returns the first keptBytes
-// bytes of each word.
+// readRequest reads a request, and returns the first keptBytes bytes of each word.
 func readRequest(r *bufio.Reader) (words []string, err error) {
 	n, err := readSize(r, '*')
 	for ; n > 0 && err == nil; n-- {

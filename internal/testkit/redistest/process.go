@@ -16,12 +16,11 @@ import (
 
 const shownLog = 32 << 10
 
-// stopGrace is how long the test waits for a server to end. After this time, the server is killed.
+// stopGrace is the time after which a server that does not end is killed.
 const stopGrace = 5 * time.Second
 
-// A process is a program that writes its output to a file. The program can be started again after
-// it has ended. It is killed when the test binary ends (see childproc). It has no goroutine,
-// because leaktest would report the goroutine of a process that tests share.
+// A process is a program that writes its output to a file, and can be started again. It has no
+// goroutine, because leaktest would report the goroutine of a shared process.
 type process struct {
 	out   *os.File // also open for reading, because the file may be removed
 	begun int64    // size of out at the last start
@@ -78,8 +77,7 @@ func (p *process) signal(sig os.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// Kill kills the server, as a power cut would. The server sends nothing more, but the kernel closes
-// its connections.
+// Kill kills the server, as a power cut would. The kernel closes its connections.
 func (p *process) Kill() { p.end(syscall.SIGKILL) }
 
 func (p *process) stop() { p.end(syscall.SIGTERM) }
@@ -110,7 +108,6 @@ func (p *process) end(sig syscall.Signal) {
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c",
 		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	// The pipe stays open until this process ends, because atExit keeps a reference to it.
 	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func CutRequest(n int64) Rule {
 	return Rule{dir: toServer, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// CutReply ends the connection after n bytes of replies. The client receives all n bytes, and then
+// CutReply ends the connection after n bytes of replies. The client receives the n bytes, and then
 // io.EOF.
 func CutReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
@@ -57,12 +57,11 @@ func SwallowReply(n int64) Rule {
 }
 
 // On returns a Rule that counts bytes only after marker has appeared in the connection's requests.
-// A Rule for requests counts the bytes that follow the marker. A Rule for replies counts the bytes
-// that arrive from the server after the Proxy has read the marker. For example, On("GET") does not
-// count a client's greeting, which may have any size.
+// A Rule for replies counts the bytes that arrive after that. For example, On("GET") does not count
+// a client's greeting.
 //
-// Use On only for clients that wait for each reply before they send the next request, because the
-// Proxy does not know which reply belongs to which request.
+// Use On only for clients that wait for each reply. The Proxy does not know which reply belongs to
+// which request.
 func (r Rule) On(marker string) Rule {
 	r.on = []byte(marker)
 	return r
@@ -78,8 +77,8 @@ func (r Rule) Once() Rule {
 	return r
 }
 
-// Reset returns a Rule that cuts with a reset (RST) instead of an end (FIN). The client may lose
-// bytes that its machine has received.
+// Reset returns a Rule that cuts with RST instead of FIN. The client may lose bytes that its
+// machine has received.
 func (r Rule) Reset() Rule {
 	r.reset = true
 	return r
@@ -97,7 +96,6 @@ type Proxy struct {
 	requests int64
 }
 
-// A proxyRule is a Rule that a Proxy applies. [Proxy.Set] replaces all proxyRules of the Proxy.
 type proxyRule struct {
 	Rule
 	released chan struct{}
@@ -139,8 +137,8 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Push writes b to all clients now. If a client is receiving a reply at that moment, this breaks
-// the protocol. To insert bytes at an exact position, use InjectReply.
+// Push writes b to all clients now, even within a reply. To insert bytes at an exact position, use
+// InjectReply.
 func (p *Proxy) Push(b string) {
 	for _, l := range p.links() {
 		l.reply([]byte(b))
@@ -190,7 +188,7 @@ func (p *Proxy) connect(client net.Conn) {
 
 const pieceSize = 32 << 10
 
-// link is a connection through a Proxy. It has one goroutine for each direction.
+// link is a connection through a Proxy, with one goroutine for each direction.
 type link struct {
 	p              *Proxy
 	client, server net.Conn
@@ -203,8 +201,7 @@ type link struct {
 	mute  [2]bool // for each direction: drop the bytes
 }
 
-// begin applies the Proxy's current rules to this connection. All rules count bytes from 0. The
-// caller must hold l.p.mu.
+// begin applies the Proxy's current rules, which count bytes from 0. The caller must hold l.p.mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -263,8 +260,8 @@ func (l *link) hold(r *proxyRule) {
 	}
 }
 
-// copyLoop forwards the bytes of one direction until the sender ends, and applies the Proxy's
-// rules. It ignores write errors, because the copyLoop of the other direction detects them.
+// copyLoop forwards the bytes of one direction and applies the rules. It ignores write errors,
+// which the copyLoop of the other direction detects.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
@@ -293,9 +290,8 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm looks for the markers of rules (see [Rule.On]) in p, the next bytes of the requests. When the
-// marker of a rule appears, the rule starts to count bytes. Call arm before p is forwarded, because
-// the server may reply to p at once.
+// arm looks for markers (see [Rule.On]) in p, the next bytes of the requests. Call arm before p is
+// forwarded, because the server may reply at once.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -353,19 +349,16 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark is the state of one Rule on one connection.
 type mark struct {
 	rule   *proxyRule
 	armed  bool  // the rule's marker has been found, or the rule has no marker
 	done   bool  // the rule has acted; until then, passed ≤ at
 	passed int64 // bytes so far; negative before the end of the marker
-	// tail is the last few bytes of the requests so far. They may be the start of the marker that
-	// the rule waits for (see [Rule.On]). tail is shorter than the marker.
+	// tail is the end of the requests so far, which may be the start of the marker.
 	tail []byte
 }
 
-// arm looks for the marker of the rule (see [Rule.On]) in p, the next bytes of the requests. When
-// the marker appears, the rule starts to count bytes. The caller forwards p after the call.
+// arm looks for the rule's marker in p, the next bytes of the requests.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return

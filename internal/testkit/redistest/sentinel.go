@@ -12,15 +12,13 @@ import (
 // MasterName is the name of the master in a sentinel's configuration.
 const MasterName = "mymaster"
 
-// sentinelTimings is the command that makes a sentinel react faster. The default timings are for
-// servers on several machines. The values are in milliseconds.
+// sentinelTimings makes a sentinel react faster. The values are in milliseconds.
 //
-//   - ping-period must be more than 200, so that five ping periods last longer than a second. A
-//     replica can replace a master that is down only if the sentinel has received the replica's
-//     INFO in the last five ping periods. While a master is down, the sentinel requests INFO from
-//     its replicas only once a second, and ignores info-period.
+//   - Five ping periods must last longer than a second. A replica can be promoted only if its INFO
+//     is at most five ping periods old, and a sentinel requests INFO only once a second while the
+//     master is down.
 //   - tilt-trigger and tilt-period prevent the state "tilt", in which a sentinel does nothing for
-//     half a minute. A delay of two seconds on a busy machine can cause this state.
+//     half a minute. A delay of two seconds on a busy machine can cause it.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,

@@ -144,8 +144,7 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers returns nil if this server answers at its address. It checks the process id, because
-// another program may have taken the port first.
+// answers returns nil if this server, and not another program, answers at its address.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -163,7 +162,7 @@ func (s *Server) answers(ctx context.Context) error {
 	return nil
 }
 
-// Restart starts a server again after Kill. The server has the same address as before, and no data.
+// Restart starts a server again after Kill, with the same address and without data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.stop()
@@ -218,7 +217,7 @@ func (s *Server) Endpoint() Endpoint {
 }
 
 // Do sends a command on a new connection and returns the reply: a string, an int64, nil, or a []any
-// of these. If there is an error, Do fails the test.
+// of these. An error fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -307,8 +306,6 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// timeout is the time limit of an operation on a busy machine. Only a failing operation takes that
-// long.
 const timeout = 30 * time.Second
 
 // poll calls f until f returns nil or errGaveUp, or ctx ends. It returns the last result.

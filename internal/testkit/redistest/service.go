@@ -54,8 +54,7 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add registers c to be closed when the test ends. If the test has already ended, add closes c at
-// once.
+// add registers c to be closed when the test ends, or closes it if the test has ended.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,8 +4,7 @@ package redistest
 
 import "syscall"
 
-// This operating system has no signals that pause or resume a process. An attempt to send one of
-// these values returns an error.
+// This system has no signals that pause or resume a process.
 const (
 	pauseSignal  = syscall.Signal(0)
 	resumeSignal = syscall.Signal(0)

@@ -18,9 +18,8 @@ type Unsteady struct {
 	Rand *rand.Rand
 }
 
-// Read moves a random number of bytes, which may be 0, from the start of u.Rest to p. It may return
-// ErrUnsteady, with or without bytes, and can then be called again. It returns io.EOF with the last
-// bytes.
+// Read moves a random number of bytes, which may be 0, from u.Rest to p. It may return ErrUnsteady,
+// with or without bytes. It returns io.EOF with the last bytes.
 func (u *Unsteady) Read(p []byte) (int, error) {
 	switch u.Rand.IntN(6) {
 	case 0:

@@ -33,8 +33,7 @@ argument.`,
 	return root
 }
 
-// knowTopics makes `millrace help` fail for an unknown command. Otherwise, cobra's help command
-// prints the usage and succeeds.
+// knowTopics makes `millrace help` fail for an unknown command. By default, it succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

@@ -211,8 +211,8 @@ func (c *serveConfig) set(flag, value, source, displayName string) error {
 	return err
 }
 
-// readFile sets the options that were set neither on the command line nor in the environment. The
-// file is a YAML mapping from flag names to scalars.
+// readFile sets the options that are not set yet. The file is a YAML mapping from flag names to
+// scalars.
 func (c *serveConfig) readFile() error {
 	from := "--config"
 	if c.fromVar {
@@ -311,8 +311,7 @@ func (c *serveConfig) uselessFlag() error {
 	return nil
 }
 
-// print writes a configuration file for --config. Options that were not set are commented out, and
-// show their defaults. Secrets are hidden.
+// print writes a configuration file for --config, with the defaults as comments. It hides secrets.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
 	text.WriteString(

@@ -256,8 +256,7 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// decimalBytes formats a number of bytes with decimal units (1 kB is 1000 bytes), as is usual for
-// bit rates and traffic.
+// decimalBytes formats a number of bytes with decimal units (1 kB is 1000 bytes).
 func decimalBytes(n int64) string {
 	const units = "kMGTP"
 	if n < 1000 {

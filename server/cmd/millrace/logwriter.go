@@ -11,7 +11,6 @@ const (
 	// logLines is the maximum number of queued lines. A busy server writes a few hundred lines per
 	// second.
 	logLines = 4096
-	// logFlush is the maximum time that Flush waits.
 	logFlush = time.Second
 )
 
@@ -24,7 +23,7 @@ type logWriter struct {
 	lost  atomic.Int64
 }
 
-// A logLine is an element of the queue. It is a line of text, or marks the position of a Flush.
+// A logLine is a line of text, or marks the position of a Flush.
 type logLine struct {
 	text    []byte
 	flushed chan struct{} // nil for text; closed when all earlier lines have been written
@@ -60,7 +59,7 @@ func (l *logWriter) run() {
 	}
 }
 
-// Flush waits until all earlier lines have been written. It waits no longer than logFlush.
+// Flush waits until all earlier lines have been written, but not longer than logFlush.
 func (l *logWriter) Flush() {
 	late := time.NewTimer(logFlush)
 	defer late.Stop()

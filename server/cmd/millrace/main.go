@@ -5,8 +5,8 @@
 //   - `millrace doctor` reports which limits of the machine are too low for a server.
 //   - `millrace token` signs and shows the tokens (JWT) of publishers and viewers.
 //
-// This package only connects other packages. Package server/internal/server has the server and its
-// flags, internal/load generates load, and server/internal/doctor checks the machine.
+// Package server/internal/server has the server and its flags, internal/load generates load, and
+// server/internal/doctor checks the machine.
 package main
 
 import (

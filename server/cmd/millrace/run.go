@@ -29,8 +29,7 @@ const successorTime = time.Minute
 type instance struct {
 	*server.Server
 	log *slog.Logger
-	// cfg has the options that are in use. If an option cannot be reloaded, it keeps its value from
-	// the start.
+	// cfg has the options that are in use. An option that cannot be reloaded keeps its first value.
 	cfg       *serveConfig
 	listeners map[string]net.Listener
 	end       context.CancelCauseFunc
@@ -38,7 +37,6 @@ type instance struct {
 	endsOnHangup bool // whether SIGHUP ends the server if the terminal was closed
 }
 
-// serve runs a server until ctx ends or another process replaces this process.
 func serve(ctx context.Context, cfg *serveConfig) error {
 	inherited, err := systemd.Inherit()
 	if err != nil {
@@ -110,8 +108,7 @@ func (r *instance) obey(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// reload reads the configuration again and applies it. If the new configuration is invalid, the
-// current configuration stays in use.
+// reload reads the configuration again, and applies it if it is valid.
 func (r *instance) reload() {
 	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
 	defer func() { r.notify(systemd.Notify("READY=1")) }()
@@ -139,12 +136,9 @@ func (r *instance) reload() {
 	}
 }
 
-// replace starts a new process with the same command, and ends this process when the new process
-// serves.
-//
-// replace first waits until this process may use the directory of recordings. Otherwise, this
-// process and the new process could both be waiting for the directory, and the new process could
-// get it first.
+// replace starts a new process with the same command, and ends this process when the new one
+// serves. It first waits for the directory of recordings. Otherwise the new process could get it
+// first.
 func (r *instance) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns the version of the module. If the build has no version, it returns the revision.
+// version returns the version of the module, or the revision if the build has no version.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -25,8 +25,7 @@ func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, r
 // Policy returns the current policy, or nil if SetPolicy has not been called yet.
 func (g *Gate) Policy() *Policy { return g.policy.Load() }
 
-// SetPolicy replaces the policy. The caller must not change p afterwards, because several
-// goroutines use p.
+// SetPolicy replaces the policy. The caller must not change p afterwards.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
 // Protect returns a handler that passes a GET or HEAD request to next if the client may read, and

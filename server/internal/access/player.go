@@ -52,8 +52,8 @@ func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, e
 	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
 }
 
-// NoteServed records that HLS data was sent to the player that made the request r. The number of
-// bytes is n. If AskPlayer has not asked the hook about r, NoteServed does nothing.
+// NoteServed records that n bytes of HLS data were sent for r, if AskPlayer has asked the hook
+// about r.
 func NoteServed(r *http.Request, n int) {
 	if p := playerOf(r); p != nil {
 		p.Served(n)
@@ -121,6 +121,5 @@ func ownQuery(query string) string {
 	return notInPlaylists.Replace(strings.Join(own, "&"))
 }
 
-// notInPlaylists escapes characters that may be in a client's query, but would end a URL in a
-// playlist.
+// notInPlaylists escapes the characters of a query that would end a URL in a playlist.
 var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")

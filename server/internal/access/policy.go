@@ -188,8 +188,8 @@ func (p *Policy) On(loopback bool) *Policy {
 	return &on
 }
 
-// Publishing returns a word that says who may publish: "token" means clients with a token, "hook"
-// means clients that the hook allows, "open" means all clients, and "off" means no client.
+// Publishing returns who may publish: "token" (clients with a token), "hook" (clients that the hook
+// allows), "open" (all clients) or "off" (no client).
 func (p *Policy) Publishing() string {
 	switch {
 	case p.needsToken("any"):
@@ -202,8 +202,7 @@ func (p *Policy) Publishing() string {
 	return "off"
 }
 
-// Reading returns a word that says who may read: "open" means all clients, and "token" means
-// clients with a token.
+// Reading returns who may read: "open" means all clients, and "token" means clients with a token.
 func (p *Policy) Reading() string {
 	if p.Read != "" {
 		return "token"
@@ -266,8 +265,7 @@ func unescape(decode func(string) (string, error), text string) string {
 	return text
 }
 
-// sameToken reports whether two tokens are equal. The time that the comparison takes does not
-// depend on the contents or lengths of the tokens.
+// sameToken reports whether two tokens are equal, in constant time.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

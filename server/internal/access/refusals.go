@@ -85,16 +85,15 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts the warnings that were logged about one kind of client in the current
-// refusalPeriod.
+// A lineLimit counts the warnings about one kind of client in the current refusalPeriod.
 type lineLimit struct {
 	since        time.Time
 	lines, muted int // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns a Refusals that writes to log. If a viewer is refused, scripts of the web
-// sites in origins can read the reason. The Refusals borrows origins. If secretNames is set,
-// requested stream names are hidden in the log.
+// NewRefusals returns a Refusals that writes to log. Scripts of the web sites in origins can read
+// why a viewer is refused. The Refusals borrows origins. If secretNames is set, requested stream
+// names are hidden in the log.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -187,8 +186,7 @@ func (f *Refusals) NoteRequest(client Kind, r *http.Request, err error) {
 }
 
 // KindOf returns what a refused client has tried to do: publish, view a stream, or read something
-// else. KindOf knows only the method and the path of the request, because the request was refused
-// before a handler examined it.
+// else. It uses only the method and the path of the request.
 func KindOf(r *http.Request) Kind {
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
@@ -199,9 +197,8 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only restricts the handler h to certain HTTP methods. The returned handler calls h for requests
-// with one of the methods, and refuses all other requests. The argument methods is a list such as
-// "GET, HEAD".
+// Only returns a handler that calls h for the listed methods, such as "GET, HEAD", and refuses
+// other requests.
 func (f *Refusals) Only(methods string, h http.HandlerFunc) http.HandlerFunc {
 	list := strings.Split(methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -35,8 +35,7 @@ func withoutPort(address string) string {
 	return address
 }
 
-// IsLoopback reports whether a listener with the address addr can be reached only from this
-// machine.
+// IsLoopback reports whether only this machine can reach a listener with the address addr.
 func IsLoopback(addr net.Addr) bool {
 	switch a := addr.(type) {
 	case *net.TCPAddr:

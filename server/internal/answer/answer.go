@@ -48,9 +48,9 @@ type Budget struct {
 	stall    time.Duration // time limit for a client that accepts no data
 }
 
-// New returns a Budget. The argument m is the memory budget of the whole server, or nil if there is
-// no limit. The argument stall is the time limit for a client that accepts no data. Requests that
-// the Budget refuses are counted and logged in refusals.
+// New returns a Budget. m is the memory budget of the whole server, or nil if there is no limit.
+// stall is the time limit for a client that accepts no data. refusals counts and logs the refused
+// requests.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
@@ -80,8 +80,7 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// loan is the entry for this request in requests. It is nil after GiveBack, which ends the
-	// counting.
+	// entry in requests, or nil after GiveBack
 	loan *memory.Loan
 	end  func()
 }
@@ -134,7 +133,7 @@ func (a *Loan) GiveBack() {
 	}
 }
 
-// Renew records that the client has accepted a part of the response. Renew returns false if the
+// Renew records that the client has accepted a part of the response. It returns false if the
 // request was ended to free memory.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
@@ -148,9 +147,7 @@ func (a *Loan) Resume(n int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		// Count at most half of the memory limit for a response. Otherwise, a response that is
-		// longer than the limit would never be allowed. This way, such a response is allowed if
-		// there are few other requests.
+		// Otherwise a response longer than the limit would be refused even without other requests.
 		n = int(min(int64(n), limit/2))
 	}
 	switch {
@@ -172,7 +169,7 @@ func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, n int) bool {
 	return err == nil
 }
 
-// Share returns the number of bytes that the requests of a listener may use. 0 means no limit.
+// Share returns the number of bytes that the requests of a listener may use, or 0 for no limit.
 func (b *Budget) Share() int64 {
 	if b.Memory == nil {
 		return 0

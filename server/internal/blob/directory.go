@@ -270,8 +270,8 @@ type file struct {
 // fileOf returns the file for the value of key. Two keys never have the same file, even if the file
 // system does not distinguish upper and lower case.
 //
-//   - Usually the file name is the key with some bytes escaped, as in %2f. All bytes other than
-//     a-z, 0-9, "-", "_" and "." are escaped. A "." at the start is escaped as well.
+//   - Usually the file name is the key. All bytes other than a-z, 0-9, "-", "_" and "." are
+//     escaped, as in %2f. A "." at the start is escaped as well.
 //   - If the escaped key is longer than maxPlainName, the file name is "%h" and a hash of the key.
 //     No escaped key has this form.
 func fileOf(key string) file {
@@ -377,8 +377,7 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write creates the file tmp, writes body to the file, syncs the file, and returns the file's
-// entity tag.
+// write creates the file tmp, writes body to it, syncs it, and returns its entity tag.
 func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -455,8 +454,8 @@ func (d *directory) Check(_ context.Context, key string, cond Condition) error {
 	return err
 }
 
-// Delete deletes the file that contains the value of key. If cond does not hold, it returns
-// ErrCondition. If key has no value, it returns ErrNotFound.
+// Delete deletes the value of key. If cond does not hold, it returns ErrCondition. If key has no
+// value, it returns ErrNotFound.
 func (d *directory) Delete(_ context.Context, key string, cond Condition) error {
 	f := fileOf(key)
 	if err := d.remove(f, cond); err != nil {

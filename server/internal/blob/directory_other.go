@@ -6,5 +6,5 @@ import "os"
 
 const shared, exclusive, unlocked, noWait = 0, 0, 0, 0
 
-// flock does nothing, because this operating system does not have file locks of this kind.
+// flock does nothing, because this operating system has no such file locks.
 func flock(*os.File, int) error { return nil }

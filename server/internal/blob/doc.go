@@ -4,8 +4,8 @@
 //	PUT ──▶ pending ──▶ condition ──▶ commit ──▶ a version, which never changes ──▶ GET, ranges
 //	        (invisible)              (one step)
 //
-// Both stores first write a value without a key, so that no reader sees it. The stores then assign
-// the value to its key in one step. The directory renames a file, and Redis runs a script. A key
-// therefore always has a complete value or none, even if the server is killed. The same step checks
-// the writer's condition (If-Match, If-None-Match).
+// Both stores first write a value without a key, so that no reader sees it. They assign the value
+// to its key in one step, which also checks the writer's condition (If-Match, If-None-Match). The
+// directory renames a file, and Redis runs a script. A key therefore always has a complete value or
+// none, even if the server is killed.
 package blob

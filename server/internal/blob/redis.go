@@ -71,10 +71,10 @@ type Redis struct {
 	keep   time.Duration // replacedFor
 }
 
-// OpenRedis opens a store in a Redis server or cluster. All Redis keys of the store begin with
-// prefix, which must not contain braces. OpenRedis takes ownership of rdb, even if it fails.
-// OpenRedis does not connect to the server yet. The store takes its transfer buffers from pool. The
-// caller must call Close on the store.
+// OpenRedis opens a store in a Redis server or cluster, without connecting to it yet. All Redis
+// keys of the store begin with prefix, which must not contain braces. OpenRedis takes ownership of
+// rdb, even if it fails. The store takes its transfer buffers from pool. The caller must call Close
+// on the store.
 func OpenRedis(rdb redis.UniversalClient, prefix string, pool *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(
@@ -113,8 +113,7 @@ func newVersion(hashKey string) string {
 	return hashKey + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of the version with the given Redis key. If the key is "", the tag
-// is "".
+// tagOf returns the entity tag of the version with the given Redis key, or "" for "".
 func tagOf(key string) string {
 	if key == "" {
 		return ""
@@ -269,8 +268,7 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	return tagOf(version), created, err
 }
 
-// send receives a body and stores it in Redis under key. It returns the length of the body in
-// bytes.
+// send receives a body and stores it in Redis under key. It returns the body's length in bytes.
 func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -294,7 +292,7 @@ func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64
 	return b.size, nil
 }
 
-// A spool stores a received body in memory or in a file, before the body is sent to Redis.
+// A spool stores a received body in memory or in a file, before it is sent to Redis.
 type spool struct {
 	// Invariant: the body is either in chain, which has at most spoolMemory+1 bytes, or in file.
 	chain millrace.Chain

@@ -12,15 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion is passed to a script that may replace or delete any value.
+// anyVersion makes a script replace or delete any value.
 const anyVersion = "*"
 
 const (
 	// scriptTries is the maximum number of times that a script is run to get its answer.
 	scriptTries = 4
 
-	// scriptPause is the pause between the first run of a script and the second run. The pause
-	// doubles before each further run.
+	// scriptPause is the pause before the second run. It doubles before each further run.
 	scriptPause = 10 * time.Millisecond
 )
 

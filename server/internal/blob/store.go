@@ -11,25 +11,23 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A Store stores values under keys that CheckKey accepts. Its methods may be called from any
-// goroutine. Close must not be called while another call is running, and no method may be called
-// after Close.
+// A Store stores values under keys that CheckKey accepts. Its methods are safe for concurrent use,
+// except Close. No method may be called after Close.
 type Store interface {
 	// Open returns the value of key, or ErrNotFound. The caller must close the value.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put reads a value from body, and assigns it to key. The argument size is the length of the
-	// value, or unknownSize if the value extends to the end of body. Put borrows body. It returns
-	// the entity tag of the value, and whether key is new. If there is an error other than
-	// ErrUnsure, the value of key is unchanged.
+	// Put reads a value from body, and assigns it to key. size is the length of the value, or
+	// unknownSize if the value extends to the end of body. Put borrows body. It returns the entity
+	// tag of the value, and whether key is new. After an error other than ErrUnsure, the value of
+	// key is unchanged.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
 		created bool, err error)
 
 	// Check returns ErrCondition if cond does not allow a write to key at present.
 	Check(ctx context.Context, key string, cond Condition) error
 
-	// Delete deletes the value of key if cond allows the deletion. An open Value can still be read
-	// to the end.
+	// Delete deletes the value of key if cond allows it. An open Value stays readable.
 	Delete(ctx context.Context, key string, cond Condition) error
 
 	// Close stops the store's goroutines and closes its files and connections.
@@ -73,8 +71,7 @@ var (
 	// made.
 	ErrUnsure = errors.New("the store did not confirm the change: it may or may not have been made")
 
-	// ErrUnavailable reports that the store cannot be reached at present. The call has changed
-	// nothing.
+	// ErrUnavailable reports that the store cannot be reached. The call has changed nothing.
 	ErrUnavailable = errors.New("the store cannot be reached")
 
 	// ErrBody reports that Put could not read a complete value from its io.Reader, the body. An
@@ -152,8 +149,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 const copyBlock = 32 << 10
 
-// copyTo copies the rest of the body to w, until ctx ends. It returns the number of bytes written
-// to w.
+// copyTo copies the rest of the body to w until ctx ends, and returns the number of bytes written.
 func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64,
 	err error) {
 	block := blocks.Get(copyBlock)
@@ -173,8 +169,7 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error for a body that could not be received: the error of Read if Read has
-// failed, and err otherwise.
+// failure returns the error of Read if Read has failed, and err otherwise.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

@@ -19,5 +19,5 @@ const Name = "demo"
 var Sample []byte
 
 // Length is the duration of Sample. To repeat Sample without a gap, add n*Length to the timestamps
-// of repetition n. The last frame before a repetition then lasts as long as other frames.
+// of repetition n.
 const Length = 8 * time.Second

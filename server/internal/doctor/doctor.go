@@ -1,10 +1,8 @@
 // Package doctor checks whether a Linux machine is set up for a streaming server, and advises what
 // to change.
 //
-// The variable checks lists the checks. A check depends only on a host and a Plan. It does not run
-// commands, write files or open connections. If a check cannot read a value, the State of its
-// Finding is Unknown, which is not a failure. Much of the package is text for users: each of the
-// fifteen checks says what to change, why, and with which command.
+// A check depends only on a host and a Plan. It does not run commands, write files or open
+// connections. If it cannot read a value, its State is Unknown, which is not a failure.
 package doctor
 
 import (
@@ -17,8 +15,7 @@ import (
 )
 
 // A Plan describes the load that a machine should carry. Each field from MaxViewers to MaxUploads
-// corresponds to a flag of the command "millrace serve". For example, MaxViewers has the value of
-// --max-viewers.
+// has the value of a flag of "millrace serve".
 type Plan struct {
 	Viewers int    // concurrent viewers and downloads
 	Root    string // value of --root; empty if no files are served
@@ -112,8 +109,7 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line converts s to one line of printable characters. This disables escape sequences, which a path
-// or the content of a file may contain.
+// line converts s to one line of printable characters, without escape sequences.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

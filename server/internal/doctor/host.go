@@ -20,8 +20,7 @@ import (
 // memory of any machine. It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
-// A host reads the properties and limits of this machine and this process, such as the size of the
-// memory, kernel settings and the limits of the control group.
+// A host reads properties and limits of this machine and this process.
 type host struct {
 	dir         string // root directory, with /proc and /sys
 	cpus        int    // runtime.NumCPU()

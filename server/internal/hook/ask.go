@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxRequests is the maximum number of concurrent requests to the hook, and of connections for
-	// them. A hook that answers within 10 ms can answer 1600 requests a second.
+	// maxRequests is the maximum number of concurrent requests to the hook, and of their
+	// connections. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
 	// maxWaiting is the maximum number of callers that wait to send a request to the hook. It is
 	// limited because each caller holds a client's connection. If the hook answers each request

@@ -43,7 +43,7 @@ type Client struct {
 	stop   context.CancelFunc // cancels requests in progress
 }
 
-// New returns a client for a hook. The hook need not be running yet. The caller must call Close.
+// New returns a Client. The hook need not be running yet. The caller must call Close.
 func New(cfg Config) (*Client, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -117,12 +117,11 @@ func (c *Client) prepare(q *Request) error {
 // blocks.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
-// Close queues an end event for each [Play] that has not ended, and delivers all queued end events
-// to the hook. Ask and Play must not be called afterwards.
+// Close queues an end event for each [Play] that has not ended, and delivers all queued end events.
+// Ask and Play must not be called afterwards.
 //
-// Usually Close returns when all events are delivered. It gives up and drops the remaining events
-// in two cases:
-//   - ctx has ended, and Close has tried to deliver the events for at least a second.
+// Close drops the remaining events in two cases:
+//   - ctx has ended, and Close has tried to deliver them for at least a second.
 //   - An attempt has failed, and no event has been delivered for a second.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {

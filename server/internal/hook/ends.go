@@ -22,8 +22,7 @@ const (
 	// endPatience is the time limit for all attempts to deliver an end event. It is long enough for
 	// the hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is the minimum time for which Close tries to deliver end events to the hook, even if
-	// the context of Close ends earlier.
+	// endGrace is the minimum time for deliveries in Close, even after its context has ended.
 	endGrace = time.Second
 	// endCheck is the interval at which Close checks whether end events are still delivered to the
 	// hook. If an attempt has failed since the previous check and no attempt has succeeded, Close
@@ -56,7 +55,7 @@ func (q *endQueue) start() {
 	}
 }
 
-// add queues the end event e. It never blocks. If the queue is full or closed, e is dropped.
+// add queues the end event e, or drops it if the queue is full or closed. It never blocks.
 func (q *endQueue) add(e Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

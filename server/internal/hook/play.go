@@ -290,8 +290,7 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait blocks until the goroutines of t have ended. The caller must first cancel the context
-// t.closing, which ends the goroutines.
+// wait waits until the goroutines of t have ended. The caller must first cancel t.closing.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept

@@ -21,7 +21,7 @@ const (
 	mostPause  = time.Second
 )
 
-// A failure reports that the hook has given no usable answer.
+// A failure means that the hook has given no usable answer.
 type failure struct {
 	Err   error
 	again bool // whether another attempt may succeed
@@ -53,8 +53,8 @@ func newPoster(url string, timeout time.Duration, maxConns int) *poster {
 	}}
 }
 
-// retry calls f until f succeeds, f fails permanently, or ctx ends. It pauses between the calls. If
-// ctx ends, retry returns the last failure before the end.
+// retry calls f until f succeeds, fails permanently, or ctx ends. It pauses between the calls. If
+// ctx ends, retry returns the last failure before that.
 func retry(ctx context.Context, f func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := f()
@@ -63,7 +63,7 @@ func retry(ctx context.Context, f func() error) (err error) {
 			return now
 		}
 		if err == nil || ctx.Err() == nil {
-			err = now // keep the earlier failure if this one was caused by the end of ctx
+			err = now // keep the earlier failure if the end of ctx caused this one
 		}
 		if !sleep.For(ctx, pause) {
 			return err

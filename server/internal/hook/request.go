@@ -240,7 +240,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// refusalReason converts the hook's reason to one line, which is sent to the client.
+// refusalReason converts the hook's reason to one line for the client.
 func refusalReason(reason string) string {
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

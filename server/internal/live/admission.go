@@ -114,8 +114,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 	return h.cfg.absent(name)
 }
 
-// newViewer adds a viewer to s. The caller must hold Hub.mu, and must call Viewer.exit later to
-// remove the viewer.
+// newViewer adds a viewer to s. The caller must hold Hub.mu, and must later call Viewer.exit.
 func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
 	peer := want.Node != ""

@@ -13,7 +13,7 @@ type claim struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	granted   chan *stream // receives the stream once, when granted; has a buffer of one
+	granted   chan *stream // receives the stream when granted; has a buffer of one
 	since     int64        // time of the grant; see nanotime
 	lastInput atomic.Int64 // time of the last input; see nanotime
 

@@ -20,8 +20,7 @@ import (
 type Policy string
 
 const (
-	// Skip moves the viewer to the newest keyframe. The viewer loses the frames in between, and
-	// stays connected.
+	// Skip moves the viewer to the newest keyframe. The viewer loses the frames in between.
 	Skip Policy = "skip"
 	// Drop closes the viewer's connection.
 	Drop Policy = "drop"
@@ -39,16 +38,13 @@ const (
 	TakeoverNever Takeover = "never"
 )
 
-// Config configures a Hub. Error messages name the command-line flags of the program, such as
-// --max-viewers.
+// Config configures a Hub. Error messages name the program's flags, such as --max-viewers.
 type Config struct {
 	MaxStreams       int // limits the streams; the publisher of a further stream gets 503
 	MaxViewers       int // limits all viewers, including waiting viewers; a further viewer gets 503
 	MaxStreamViewers int // limits the viewers per stream; a further viewer gets 503
 
-	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408
-	// How long a stream waits for its publisher to return. If PublisherReturn is 0, the stream ends
-	// when its publisher ends.
+	PublishTimeout  time.Duration // a publisher that sends nothing for this long gets 408
 	PublisherReturn time.Duration
 	Takeover        Takeover // applies when a second publisher comes; "" means TakeoverAlways
 
@@ -63,8 +59,6 @@ type Config struct {
 	KeepFrames  int   // limits the frames that a stream keeps
 	MaxTagBytes int   // limits the data of an FLV tag
 
-	// How long a frame may wait so that it can be sent together with later frames. If Latency is 0,
-	// frames do not wait.
 	Latency time.Duration
 
 	HLS hlslive.Config
@@ -85,15 +79,11 @@ type Config struct {
 	// not block.
 	Record func(name string) Recorder
 
-	// How many bytes a viewer may lag. If LagBytes is 0, a viewer may lag as many bytes as the
-	// stream keeps.
 	LagBytes  int64
 	LagFrames int           // how many frames a viewer may lag; 0: as many as the stream keeps
 	LagTime   time.Duration // how long a viewer may lag; 0: no limit
 	LagPolicy Policy        // what happens to a viewer that exceeds one of these limits
-	// The number of unsent bytes that the kernel may hold for a viewer. If Unsent is 0, the
-	// system's default applies.
-	Unsent int
+	Unsent    int
 
 	Log *slog.Logger
 }
@@ -161,9 +151,8 @@ const (
 )
 
 // A Cluster shares the streams of this server with other servers. Its methods may be called from
-// any goroutine. Claim may block. The other methods, and the methods of a [Lease], do not block. A
-// method must not itself call the Hub, because the caller of the method may hold the lock of the
-// Hub.
+// any goroutine. Only Claim may block. No method of a Cluster or a [Lease] may call the Hub,
+// because the caller may hold the lock of the Hub.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
 	// already owns the stream, Claim returns the same Lease as before. If the owner cannot be
@@ -198,14 +187,14 @@ type Lease interface {
 	// publisher has left or returned.
 	Tell()
 
-	// Release gives up the ownership of the stream. If Held returns false, Release does nothing.
+	// Release gives up the ownership. If Held returns false, Release does nothing.
 	Release()
 }
 
 // A Recorder records the frames of one stream. The methods must not block. Only one goroutine calls
 // them.
 type Recorder interface {
-	// Init receives the init segment of the fragments that follow, and takes ownership of body.
+	// Init receives the init segment of the next fragments, and takes ownership of body.
 	Init(body *millrace.Chain)
 	Add(f mp4.FragmentInfo, body *millrace.Chain) // takes ownership of body
 	Close()                                       // called after the last fragment

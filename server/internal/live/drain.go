@@ -30,8 +30,8 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// reconnectWait limits how long AskToReconnect waits for the publishers. A publisher leaves at its
-// next keyframe, and an encoder should send a keyframe every two seconds.
+// reconnectWait limits how long AskToReconnect waits. A publisher leaves at its next keyframe, and
+// an encoder should send a keyframe every two seconds.
 const reconnectWait = 2 * time.Second
 
 // AskToReconnect asks the publishers that support it to reconnect to another server. It then waits
@@ -81,7 +81,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	limit.Await(h.log, "publishers", answered)
 }
 
-// cutViewers disconnects all viewers. From then on, each new viewer is disconnected at once.
+// cutViewers disconnects all viewers, and makes noteServed disconnect each new viewer.
 func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -122,8 +122,8 @@ func (h registrar) checkTakeover(s *stream) error {
 	return nil
 }
 
-// awaitGrant waits until the earlier publisher has ended and the publisher c has the stream. It
-// returns an error if c ends first, or if the earlier publisher does not end within limit.Grace.
+// awaitGrant waits until c has the stream. It returns an error if c ends first, or if the earlier
+// publisher does not end within limit.Grace.
 func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
@@ -261,8 +261,8 @@ func (h registrar) expire(s *stream, p *pause) {
 	}
 }
 
-// end closes the stream s, which no longer has a publisher, and frees the name of s. Viewers still
-// receive the remaining frames. The caller must hold h.mu.
+// end closes the stream s, whose publisher has left, and frees its name. Viewers still receive the
+// remaining frames. The caller must hold h.mu.
 func (h registrar) end(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)

@@ -48,9 +48,8 @@ func (l HLS) Media(
 	return w.Playlist(ctx, file, query, wait)
 }
 
-// Object appends an init segment, a segment or a part of a stream to dst, without copying bytes.
-// The caller keeps ownership of dst. If a player asks for the next part to be made, Object waits
-// for this part.
+// Object appends an init segment, a segment or a part of a stream to dst, without copying. The
+// caller keeps ownership of dst. If o is the next part to be made, Object waits for it.
 func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	l.hub.mu.Lock()
 	w := l.hub.hls.byName[name]
@@ -126,8 +125,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether another node must make the named stream's HLS. The caller must hold
-// Hub.mu.
+// elsewhere reports whether another node makes the named stream's HLS. The caller must hold Hub.mu.
 func (l HLS) elsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
 		return l.hub.cfg.Cluster != nil && s.lease == nil

@@ -50,7 +50,7 @@ type Hub struct {
 	refused map[string]time.Time
 
 	lastViewer uint64
-	cut        bool // cutViewers was called, so every new viewer is disconnected at once
+	cut        bool // new viewers are disconnected at once
 }
 
 // A waiter is a viewer or an HLS request that waits for a stream.
@@ -83,7 +83,7 @@ func NewHub(cfg Config) *Hub {
 	return h
 }
 
-// Config returns the configuration of h. Only SetLimits changes fields of this configuration.
+// Config returns the configuration of h. Only SetLimits changes it.
 func (h *Hub) Config() *Config { return &h.cfg }
 
 // Closing returns a context that ends when Close is called.
@@ -124,8 +124,7 @@ func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	delete(h.waiting, s.name)
 }
 
-// find returns the named stream, or nil if viewers cannot find the stream. The caller must hold
-// h.mu.
+// find returns the named stream, or nil if viewers cannot find it. The caller must hold h.mu.
 func (h *Hub) find(name string) *stream {
 	if s := h.streams[name]; s != nil && s.forms != nil {
 		return s

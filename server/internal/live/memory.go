@@ -17,9 +17,8 @@ const (
 	// If memory is short, frames older than lateAfter are dropped, except for the newest GOP. Only
 	// late viewers still need the dropped frames.
 	lateAfter = time.Second
-	// evictAfter is how long the write of one batch to a viewer may take before the viewer may be
-	// disconnected. A new viewer with a slow connection takes about this long to receive its first
-	// frames.
+	// evictAfter is how long a write to a viewer may take before the viewer may be disconnected. A
+	// new viewer with a slow connection takes about this long to receive its first frames.
 	evictAfter = 2 * time.Second
 	// blockedAfter is the limit that cutLargest uses instead of evictAfter. It is shorter, because
 	// cutLargest runs only if the other steps have not freed enough memory.
@@ -78,12 +77,9 @@ func (d shedder) evictGroups(n int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards tries to free n bytes, and returns the number of bytes freed. It disconnects a
-// viewer if its current write has taken longer than the given timeout. If s is not nil,
-// dropLaggards disconnects only viewers of s.
-//
-// dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
-// viewer with the longest write.
+// dropLaggards disconnects viewers whose current write exceeds timeout, until it has freed n bytes.
+// If s is not nil, it disconnects only viewers of s. It starts with the largest streams, and within
+// a stream with the longest write. It returns the number of bytes freed.
 func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -119,16 +115,14 @@ func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed 
 
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest tries to free n bytes, and returns the number of bytes freed. It begins with the
-// largest stream. For each stream, cutLargest takes these steps, and stops when it has freed
-// enough:
-//   - It disconnects viewers whose current write has taken longer than blockedAfter.
+// cutLargest tries to free n bytes, and returns the number of bytes freed. From the largest stream
+// on, it takes these steps until it has freed enough:
+//   - It disconnects viewers whose current write exceeds blockedAfter.
 //   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
-//   - It disconnects the publisher, and stops making HLS for the stream.
+//   - It disconnects the publisher, and stops making HLS.
 //
-// cutLargest spares small streams, because they are not the cause of the shortage. The fair share
-// of a stream is the memory budget divided by the number of streams. A stream is small if it holds
-// less than a quarter of its fair share.
+// It spares streams that hold less than a quarter of their fair share of the budget, because they
+// are not the cause of the shortage.
 func (d shedder) cutLargest(n int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

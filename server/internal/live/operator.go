@@ -71,24 +71,20 @@ func (o Operator) EndStream(name string, d time.Duration) (existed bool, err err
 
 // ViewerInfo describes one viewer, as JSON.
 type ViewerInfo struct {
-	ID      uint64 `json:"id"`
-	Stream  string `json:"stream"`
-	Address string `json:"address"`
-	// The node's address, if another node of the cluster reads the stream for its own viewers;
-	// otherwise "".
-	Node  string  `json:"node,omitempty"`
-	Form  string  `json:"form"`         // flv, mp4, rtmp or raw
-	Path  string  `json:"path"`         // the kind of write call; see fanout.Viewer.Path
-	Time  float64 `json:"time_seconds"` // since the viewer came
-	Bytes int64   `json:"bytes"`        // bytes of the stream that were sent
-	// Age of the oldest frame that waits for the viewer; 0 if no frame waits.
+	ID         uint64  `json:"id"`
+	Stream     string  `json:"stream"`
+	Address    string  `json:"address"`
+	Node       string  `json:"node,omitempty"`
+	Form       string  `json:"form"`         // flv, mp4, rtmp or raw
+	Path       string  `json:"path"`         // the kind of write call; see fanout.Viewer.Path
+	Time       float64 `json:"time_seconds"` // since the viewer came
+	Bytes      int64   `json:"bytes"`        // bytes of the stream that were sent
 	Lag        float64 `json:"lag_seconds"`
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 
-// Viewers returns viewers of a stream in the order of their arrival. It returns only viewers with
-// an ID greater than lastID, and at most as many viewers as limit says. ok is false if the stream
-// does not exist.
+// Viewers returns at most limit viewers of a stream, in the order of their arrival. It returns only
+// viewers with an ID greater than lastID. ok is false if the stream does not exist.
 func (o Operator) Viewers(name string, lastID uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)

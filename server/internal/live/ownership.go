@@ -4,8 +4,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// EpochHeader is an HTTP header in the response of a node that sends a stream to another node. Its
-// value is the epoch, a number that identifies the sender's ownership of the stream.
+// EpochHeader is the response header in which the owner of a stream sends its epoch to another
+// node. The epoch is a number that identifies the sender's ownership of the stream.
 const EpochHeader = "Millrace-Epoch"
 
 // owns reports whether this node owns the named stream. epoch is the epoch of the lease; see
@@ -19,8 +19,8 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted reports whether viewers at this node want the named stream, or wanted it until a short
-// time ago. If this node owns the stream, wanted returns false.
+// wanted reports whether the named stream has viewers here, or had viewers until a short time ago.
+// If this node owns the stream, wanted returns false.
 func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,9 +63,9 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// giveUp releases the lease when the stream s has ended. If the lease is current, other nodes and
-// HLS players still get the remaining frames. If the lease is not current, another node may already
-// own s, so giveUp stops sending s to other nodes. The caller must hold h.mu.
+// giveUp releases the lease of s, which has ended. If the lease is current, other nodes and HLS
+// players still get the remaining frames. Otherwise another node may own s, so giveUp stops sending
+// s to other nodes. The caller must hold h.mu.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return

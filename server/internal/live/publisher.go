@@ -22,8 +22,7 @@ import (
 // rawChunk limits how many bytes of a stream of unknown format are relayed at a time.
 const rawChunk = 64 << 10
 
-// A Publisher feeds one stream, from [Hub.Open] to Close. Each Publisher belongs to one connection.
-// Other connections may have fed the stream before, or may feed it later. The caller publishes
+// A Publisher feeds one stream over one connection, from [Hub.Open] to Close. The caller publishes
 // either FLV tags (Begin, then WriteTag) or an HTTP body (ReadBody). Only one goroutine at a time
 // may use a Publisher.
 type Publisher struct {
@@ -83,11 +82,9 @@ func (h *Hub) newPublisher(address string) *Publisher {
 // shuts down. The caller must then call Close soon. Close also ends the context.
 func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
-// Run calls the function send, which must publish the stream. Then Run calls Close with the error
-// that send has returned. Run returns the error that it has passed to Close.
-//   - If send returns an error after the context of Lifetime has ended, Run passes the cause of the
-//     context instead.
-//   - If send panics, Run logs the panic and passes ErrPanic. The panic ends only this stream.
+// Run calls send, which must publish the stream. It passes the error of send to Close, and returns
+// it. If the context of Lifetime has ended, the cause of the context replaces the error. If send
+// panics, Run logs the panic, and ErrPanic is the error.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -127,7 +124,7 @@ func (p *Publisher) Close(err error) {
 	p.terms.End(Explain(err), p.bytes)
 }
 
-// End makes the publisher stop: it ends the context of Lifetime with the given cause.
+// End ends the context of Lifetime with the given cause, so that the publisher stops.
 func (p *Publisher) End(cause error) { p.cancel(cause) }
 
 // Memory returns the Pool for the bytes that the publisher sends. The Pool counts the stream's
@@ -233,7 +230,7 @@ func (p *Publisher) ReadBody(body io.Reader) error {
 // flvHeader is the number of bytes that identify a stream as FLV.
 const flvHeader = 9
 
-// sniff reports whether the body is FLV. It reads only as many bytes as it needs to determine this.
+// sniff reports whether the body is FLV. It reads only as many bytes as it needs.
 func (p *Publisher) sniff() (isFLV bool, err error) {
 	const signature = "FLV\x01"
 	for n := 1; ; n++ {
@@ -327,7 +324,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is the number of bytes that a publisher sends between two checks of the memory in use.
+// checkEvery is the number of received bytes between two checks of the memory in use.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. The ingest.Conn owns conn until Release.

@@ -33,8 +33,8 @@ type Proof interface {
 	// Sign adds the proof of this node to a request. epoch identifies the receiver's ownership of
 	// the stream.
 	Sign(req *http.Request, epoch uint64)
-	// Check returns an error if the response does not prove that the other node belongs to the
-	// cluster. If again is true, the caller must sign and send the request again.
+	// Check returns an error unless the response proves that the other node is in the cluster. If
+	// again is true, the caller must sign and send the request again.
 	Check(res *http.Response) (again bool, err error)
 }
 
@@ -213,8 +213,8 @@ func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	return s, nil
 }
 
-// endUnwatched starts a timer that ends the pull p when the stream has had no viewers for a while.
-// The caller must stop the timer when p has ended.
+// endUnwatched starts a timer that ends the pull p after pullIdle without viewers. The caller must
+// stop the timer when p has ended.
 func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

@@ -30,7 +30,6 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // total time that streams have waited for publishers
 
-	// The longest time since the last frame, over all streams that have a publisher.
 	SilentMax time.Duration
 
 	HLS hlslive.Stats
@@ -49,7 +48,7 @@ type Stats struct {
 	fanout.Stats // counts of viewers and of writes
 }
 
-// Count returns the number of streams. It includes streams that viewers cannot find yet.
+// Count returns the number of streams, including those that viewers cannot find yet.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,9 +95,8 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// pending returns the size of all batches that are being written to viewers, in bytes. A batch
-// counts in full until all of it is written. Bytes that several viewers share count once for each
-// viewer.
+// pending returns the total size of the batches that are being written to viewers. A batch counts
+// in full until all of it is written. Shared bytes count once for each viewer.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,16 +119,13 @@ func (h *Hub) Viewers() int {
 type StreamInfo struct {
 	Name   string `json:"name"`
 	Format string `json:"format"` // flv or raw
-	// Codec and size of the video, for example "h264 640x360"; "" without video, or if the codec is
-	// not known yet.
+	// Codec and size, for example "h264 640x360"; "" if there is no video or the codec is unknown.
 	Video string `json:"video"`
 	Audio string `json:"audio"`
 	// The tracks that MP4 and HLS omit: "video", "audio" or "all"; "" if they omit none.
 	LeftOut string `json:"left_out,omitempty"`
-	// The address of the publisher, or "demo" for the built-in demo. If the stream has no publisher
-	// at present, this is the address of its last publisher.
-	Publisher string `json:"publisher,omitempty"`
-	// How long the stream has had no publisher; 0 if it has a publisher.
+	// The address of the current or last publisher; "demo" for the built-in demo.
+	Publisher   string  `json:"publisher,omitempty"`
 	Waiting     float64 `json:"waiting_seconds"`
 	Returns     int64   `json:"returns"`        // publishers that came while the stream waited
 	Takeovers   int64   `json:"takeovers"`      // publishers that took over from another one
@@ -138,33 +133,26 @@ type StreamInfo struct {
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
 	Viewers     int     `json:"viewers"`      // in all formats; each node of Edges counts as one
-	ViewersMP4  int     `json:"viewers_mp4"`  // viewers of MP4, which are part of Viewers
-	ViewersRTMP int     `json:"viewers_rtmp"` // viewers over RTMP, which are part of Viewers
-	// HLS players, estimated from their requests. Viewers does not include them.
-	ViewersHLS int `json:"viewers_hls"`
-	// Lag of the viewer that is furthest behind; 0 if all viewers keep up.
-	LagMax float64 `json:"lag_seconds_max"`
-	// The largest time that a player is behind the publisher.
-	BehindLive float64 `json:"behind_live_seconds_max"`
-	// Timestamp of the newest frame in the stream's MP4; 0 if no MP4 is made.
+	ViewersMP4  int     `json:"viewers_mp4"`  // viewers of MP4; part of Viewers
+	ViewersRTMP int     `json:"viewers_rtmp"` // viewers over RTMP; part of Viewers
+	ViewersHLS  int     `json:"viewers_hls"`
+	LagMax      float64 `json:"lag_seconds_max"`
+	BehindLive  float64 `json:"behind_live_seconds_max"`
 	MP4Time     float64 `json:"mp4_time_seconds"`
 	KeyInterval float64 `json:"key_interval_seconds"` // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
 	// Size of the memory blocks that hold the publishers' bytes. A block counts in full while any
-	// part of it is in use, for example by a viewer.
+	// part of it is in use.
 	Memory     int64 `json:"memory_bytes"`
 	MemoryHigh int64 `json:"memory_high_water"` // the highest value of Memory
-	// Tracks beyond the first video track and the first audio track. Viewers of FLV and RTMP get
-	// them.
+	// Tracks beyond the first video and the first audio track. Viewers of FLV and RTMP get them.
 	Further    int    `json:"further_tracks"`
 	GroupsCut  uint64 `json:"groups_cut"`  // GOPs that were too long to be kept whole
 	FramesLost int64  `json:"frames_lost"` // frames that viewers have lost, in total
-	// Viewers that are further behind than allowed.
-	Stalled int `json:"stalled"`
+	Stalled    int    `json:"stalled"`
 
 	// The following fields are set only in a cluster.
-	Epoch uint64 `json:"epoch,omitempty"` // the epoch of the stream's ownership
-	// The node from which the stream is pulled; "" if this node owns the stream.
+	Epoch uint64   `json:"epoch,omitempty"` // the epoch of the stream's ownership
 	Owner string   `json:"owner,omitempty"`
 	Edges []string `json:"edges,omitempty"` // the nodes that read the stream here
 
@@ -172,8 +160,7 @@ type StreamInfo struct {
 	blocked int
 }
 
-// Streams describes all streams with a known format, sorted by name. Viewers cannot find a stream
-// before its format is known.
+// Streams describes all streams with a known format, sorted by name.
 func (h *Hub) Streams() []StreamInfo {
 	h.mu.Lock()
 	streams := slices.Collect(maps.Values(h.streams))
@@ -253,8 +240,7 @@ type holder struct {
 	window  *liveHLS // the stream's HLS, or nil
 }
 
-// made returns the existing renditions of the stream, one for each format. If viewers cannot find
-// the stream yet, made returns nil.
+// made returns the existing renditions of the stream, or nil if viewers cannot find it yet.
 func (s *holder) made() []*rendition.Rendition {
 	if !s.visible {
 		return nil
@@ -262,8 +248,7 @@ func (s *holder) made() []*rendition.Rendition {
 	return s.forms.All()
 }
 
-// holders returns all streams, the largest first. It includes streams that viewers cannot find yet
-// because the first frame is incomplete.
+// holders returns all streams, the largest first. It includes streams that viewers cannot find yet.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

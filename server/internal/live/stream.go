@@ -35,11 +35,9 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // counts the blocks that hold the publishers' bytes
 
-	// The frames in all formats. The field is nil until viewers can find the stream. Hub.announce,
-	// which holds Hub.mu, sets the field.
+	// The frames in all formats; nil until Hub.announce, which holds Hub.mu, sets them.
 	forms *rendition.Set
-	// Makes frames from the publisher's tags. The field is nil until the format of the stream is
-	// known. If the format is not FLV, the field stays nil.
+	// Makes frames from the publisher's tags; nil until the format is known to be FLV.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu

@@ -10,10 +10,9 @@ type Terms struct {
 	MaxViewers int           // for the publisher's stream; 0: no limit in addition to Config
 	MaxTime    time.Duration // for publishing or watching; 0: no limit
 
-	// Ended is called once, after the publisher or viewer has ended. The arguments are the reason
-	// for the end, and the number of bytes of the stream that were received from the publisher or
-	// sent to the viewer. Ended must not block. It is not called for a client that is refused.
-	// Ended may be nil.
+	// Ended is called once, after the publisher or viewer has ended. bytes is the number of bytes
+	// of the stream that were received from the publisher or sent to the viewer. Ended is not
+	// called for a refused client. It must not block, and may be nil.
 	Ended func(reason string, bytes int64)
 }
 

@@ -10,9 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Viewer is a client that watches a stream in one format. A [fanout.Viewer], in the transport
-// field, sends the frames to the client. It uses the Viewer as its [fanout.Session], for example to
-// report that the client has lost frames.
+// A Viewer is a client that watches a stream in one format. Its transport sends the frames, and
+// uses the Viewer as a [fanout.Session].
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -31,8 +30,8 @@ type Viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil if there is no time limit
 
-	// The position in the stream at which the viewer begins. The field Cursor is nil before the
-	// position is known. It is also nil after Connect, which passes the position to transport.
+	// The position at which the viewer begins. Cursor is nil until the position is known, and after
+	// Connect.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }
@@ -47,9 +46,8 @@ func (v *Viewer) exit() {
 	s.forms.Leave(v.rendition)
 }
 
-// Connect creates the fanout.Viewer that writes to the client, and returns it. It takes ownership
-// of conn. The caller appends the beginning of the response to the fanout.Viewer, and then calls
-// Admission.Start or Admission.Serve.
+// Connect returns a new fanout.Viewer that writes to the client. It takes ownership of conn. The
+// caller appends the head of the response, and then calls Admission.Start or Admission.Serve.
 func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
 		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
@@ -63,8 +61,7 @@ func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 // Head returns the bytes that v receives before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
-// Epoch returns the Epoch of v's [Lease] if v is another node of the cluster. For all other viewers
-// it returns 0.
+// Epoch returns the epoch of v's [Lease] if v is another node, and otherwise 0.
 func (v *Viewer) Epoch() uint64 {
 	if v.lease == nil {
 		return 0
@@ -84,9 +81,9 @@ func (v *Viewer) attrs() []any {
 // another node of the cluster.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
-// Complete reports whether the stream has ended. It is called when v has received all frames. A
-// viewer may be another node of the cluster. If the server shuts down, the stream continues at
-// another node, and Complete returns false for such a viewer.
+// Complete reports whether the stream has ended. It is called when v has received all frames. If
+// the server shuts down, Complete returns false for another node, because the stream continues
+// elsewhere.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
 // Begin changes the FLV metadata in batch, so that the metadata announce the same tracks as the FLV

@@ -1,27 +1,22 @@
 // Package memory limits the memory of a process to a budget.
 //
-// A [Budget] measures the memory in use, which is the memory that garbage collection cannot free.
-// The memory in use has two parts:
+// A [Budget] measures the memory in use, which garbage collection cannot free:
 //   - The memory blocks that the Pool has handed out. Their size is always known exactly.
 //   - The rest of the heap, and the stacks. Their size is measured at each garbage collection.
 //
-// Idle blocks of the Pool and garbage do not count as memory in use. They may fill the rest of the
-// budget, because the command millrace sets Go's memory limit to the budget.
+// Idle blocks of the Pool and garbage do not count. They may fill the rest of the budget, because
+// the command millrace sets Go's memory limit to the budget.
 //
-// A [Step] frees memory if the memory in use exceeds the step's threshold, which is a number of
-// sixteenths of the budget. It frees only the bytes above its threshold. The least harmful steps
-// come first. The first steps free memory that no client uses. Later steps drop frames for late
-// viewers, then disconnect late viewers, and finally disconnect the client that uses the most
-// memory. Between the thresholds of the last two steps, Admit begins to refuse new clients. A
-// client that is fast enough and uses less memory than others is therefore never affected by slow
-// clients.
+// A [Step] frees memory above its threshold, a number of sixteenths of the budget. The least
+// harmful steps come first: they free memory that no client uses. Later steps drop frames for late
+// viewers, then disconnect late viewers, and finally the client that uses the most memory. Between
+// the thresholds of the last two steps, Admit begins to refuse new clients. Slow clients therefore
+// never affect a client that is fast and uses less memory than others.
 //
-// Publishers call Check when they receive data. If too much memory is in use, Check runs the steps,
-// and the publisher waits until the steps are done.
+// Publishers call Check when they receive data, and wait while Check runs the steps.
 //
-// The file watch.go measures how much of the heap is in use, and returns unused memory to the
-// system. The file loans.go tracks the responses that clients have not finished reading. A step
-// ends the oldest of these responses.
+// watch.go measures the heap in use, and returns unused memory to the system. loans.go tracks the
+// responses that clients have not finished reading. A step ends the oldest of these.
 package memory
 
 import (
@@ -46,20 +41,17 @@ const (
 	// Steps have a lower threshold, so memory is freed before clients are refused. Only Steps that
 	// are a last resort have a higher threshold.
 	admitBelow = 13
-	// slowdown is how long Budget.Check delays a publisher if data arrives faster than memory can
-	// be freed.
+	// slowdown is the delay of a publisher if data arrives faster than memory is freed.
 	slowdown = 10 * time.Millisecond
 )
 
 // A Step frees memory when the memory in use exceeds the threshold of the Step.
 type Step struct {
 	Name  string // for metrics and the log
-	Above int    // the threshold, in sixteenths of the budget
+	Above int    // threshold in sixteenths of the budget
 	Heap  bool   // whether Free frees heap memory, which lowers Used only at the next collection
-	// Free frees memory. The argument excess is the approximate number of bytes to free. Free
-	// returns how many bytes it frees, which may be fewer than excess. Free may return before the
-	// memory is free. If Free is called again before the memory is free, it may count the same
-	// bytes again.
+	// Free frees about excess bytes, and returns the number of bytes that it frees. It may return
+	// before the memory is free, and a later call may count the same bytes again.
 	Free func(excess int64) int64
 }
 
@@ -69,23 +61,22 @@ type Budget struct {
 	pool   *millrace.Pool
 	log    *slog.Logger
 	steps  []Step // sorted by threshold
-	lowest int64  // the lowest threshold in bytes
+	lowest int64  // lowest threshold in bytes
 
 	heap   atomic.Int64 // bytes in use outside the pool
 	cycles atomic.Int64 // completed garbage collections
-	// promised is the number of heap bytes that Steps have freed, but that the field heap may still
-	// include.
+	// Heap bytes that Steps have freed, but that the field heap may still include.
 	promised atomic.Int64
 	high     atomic.Int64 // maximum of Used so far
 
 	refused atomic.Int64
-	taken   []atomic.Int64 // how often each step has freed something
+	taken   []atomic.Int64 // number of times that each step has freed something
 
-	freeing chan struct{} // a lock for the method free; has an element while locked
+	freeing chan struct{} // lock for the method free; has an element while locked
 
 	// Only free uses the following fields.
 	lastCare   time.Time // when a step was last logged
-	promisedIn int64     // cycles when promised was last increased
+	promisedIn int64     // cycles when promised last grew
 }
 
 // New returns a Budget that limits the memory of the process to maxBytes. The Budget counts the
@@ -132,8 +123,7 @@ func Short(reason string) *refuse.Refusal {
 		reason).For(refuse.Memory).After(retryAfter)
 }
 
-// Admit returns a [refuse.Refusal] if there is not enough memory for another publisher, viewer or
-// transfer.
+// Admit returns a [refuse.Refusal] if there is no memory for another client.
 func (b *Budget) Admit() error {
 	if b == nil {
 		return nil
@@ -146,8 +136,7 @@ func (b *Budget) Admit() error {
 	return nil
 }
 
-// Check frees memory if too much is in use. It must be called before memory is allocated. It may
-// block.
+// Check frees memory if too much is in use. Call it before allocating memory. It may block.
 func (b *Budget) Check() {
 	if b == nil {
 		return
@@ -220,7 +209,7 @@ type Stats struct {
 	Heap    int64            // the part of Used outside the pool
 	Mapped  int64            // memory from the system, including idle blocks and garbage
 	Refused int64            // clients that Admit has refused
-	Taken   map[string]int64 // how often each step has freed something
+	Taken   map[string]int64 // number of times that each step has freed something
 }
 
 // Stats returns a snapshot.

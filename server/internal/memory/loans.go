@@ -26,8 +26,8 @@ type Loan struct {
 	ended chan struct{} // nil until the Loan is ended; closed when end has returned
 }
 
-// ErrFull means that a response must be refused, because other responses use all the memory that
-// responses may use. Clients are still reading these other responses.
+// ErrFull means that a response must be refused. Responses that clients are still reading use all
+// the memory that responses may use.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
@@ -73,9 +73,8 @@ func (l *Loans) AddWithin(maxBytes int64, minAge time.Duration, bytes int64, can
 	return loan, nil
 }
 
-// Grow increases the size of a Loan by the given number of bytes. It makes room as
-// [Loans.AddWithin] does. If there is not enough room, or if this Loan was ended, Grow returns
-// ErrFull.
+// Grow adds bytes to the size of a Loan, and makes room as [Loans.AddWithin] does. If there is not
+// enough room, or if this Loan was ended, Grow returns ErrFull.
 func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil

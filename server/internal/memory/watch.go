@@ -23,8 +23,8 @@ const (
 	giveBytes = 32 << 20
 )
 
-// Run measures the memory that the process uses until ctx ends. If too much is in use, Run frees
-// memory. It also starts garbage collections and returns unused memory to the system.
+// Run measures the memory in use until ctx ends, and frees memory if too much is in use. It also
+// starts garbage collections and returns unused memory to the system.
 func (b *Budget) Run(ctx context.Context) {
 	if b == nil {
 		return

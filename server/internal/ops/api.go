@@ -8,12 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams serves GET /api/streams. The content depends on the client:
-//   - Usually the response contains the streams of all nodes. It contains the addresses of
-//     publishers only if other machines cannot reach the server and the client runs on this
-//     machine.
-//   - If another node sends the request, the response contains only the streams of this node, with
-//     the addresses of publishers.
+// ServeStreams serves GET /api/streams. Other nodes get the streams of this node, with the
+// addresses of publishers. Other clients get the streams of all nodes, with these addresses only if
+// other machines cannot reach the server and the client runs on this machine.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return
@@ -33,8 +30,7 @@ func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, report)
 }
 
-// ServeOperator serves GET /api/streams on the admin listener. The response contains the addresses
-// of publishers.
+// ServeOperator serves GET /api/streams on the admin listener, with the addresses of publishers.
 func (o *Observer) ServeOperator(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return

@@ -20,8 +20,7 @@ const (
 	// reportFresh is how long the reports of other nodes are cached. A page requests them once a
 	// second.
 	reportFresh = time.Second
-	// reportTimeout is how long another node may take to send its report. A slower node is listed
-	// with an error, so that it does not delay the page that shows the reports.
+	// reportTimeout limits the wait for a report. A slower node is listed with an error.
 	reportTimeout = 2 * time.Second
 	// reportBytes is the maximum size in bytes of the report that another node sends. It is enough
 	// for about 5,000 streams.
@@ -36,8 +35,7 @@ const (
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// A nodes value requests a NodeReport from each of the other nodes of the cluster. It caches the
-// reports for reportFresh.
+// A nodes value gets the reports of the other nodes, and caches them for reportFresh.
 type nodes struct {
 	peers func() []string // returns the sorted addresses of the other nodes
 	from  func(node, path string) cluster.Fetch

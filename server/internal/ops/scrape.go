@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A scrape sends metrics to a Prometheus registry. Its methods add the prefix millrace_ to names.
+// A scrape sends metrics to a Prometheus registry. It adds the prefix millrace_ to names.
 type scrape struct{ to chan<- prometheus.Metric }
 
 func (c scrape) gauge(name, help string, value int64) {
@@ -26,8 +26,8 @@ func (c scrape) counterVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf exports a counter with several labels to Prometheus. The labels are alternately a name
-// and a value.
+// counterOf sends a counter with several labels. The argument labels contains pairs of a name and a
+// value.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

@@ -16,7 +16,7 @@ import (
 type Refusal struct {
 	Status     int           // HTTP status; 0 if the client gets no response
 	Reason     string        // a sentence for the client and the log
-	RetryAfter time.Duration // after this time the client should try again; 0 if unknown
+	RetryAfter time.Duration // delay before the client's next attempt; 0 if unknown
 	Cause      Cause         // for metrics; "" means the usual cause for Status
 }
 
@@ -28,8 +28,7 @@ func New(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-// For assigns the Cause c to r, and returns r. It must not be called when other goroutines may use
-// r.
+// For sets r.Cause, and returns r. It must not be called when other goroutines may use r.
 func (r *Refusal) For(c Cause) *Refusal {
 	r.Cause = c
 	return r
@@ -44,7 +43,7 @@ func (r *Refusal) After(d time.Duration) *Refusal {
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Of finds the Refusal in the error chain of err. If there is none, it returns nil.
+// Of returns the Refusal in the error chain of err, or nil.
 func Of(err error) *Refusal {
 	r, _ := errors.AsType[*Refusal](err)
 	return r

@@ -38,8 +38,7 @@ type Conn struct {
 	Terms live.Terms
 }
 
-// A writer sends RTMP messages to a client. Its embedded Writer changes during the connection, for
-// example when a stream begins.
+// A writer sends RTMP messages. Its embedded Writer changes, for example when a stream begins.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts RTMP clients for the streams of a Hub.
@@ -165,9 +164,8 @@ func (c *Conn) Refuse(req *rtmp.Request, err error) {
 	c.close()
 }
 
-// errorCode returns the code that tells an RTMP client why the request req is refused. status is
-// the HTTP status of the refusal. Encoders show the code to their users. Some encoders show only
-// codes that they know.
+// errorCode returns the RTMP code for a refusal with the given HTTP status. Encoders show it to
+// their users, and some show only codes that they know.
 func errorCode(req *rtmp.Request, status int) string {
 	switch {
 	case req.Publish && status == http.StatusConflict:
@@ -181,12 +179,10 @@ func errorCode(req *rtmp.Request, status int) string {
 }
 
 // Publish relays the client's stream under the given name. It returns nil when the stream has
-// ended:
+// ended. If the client has ended it, the connection stays open, and the caller may call Next.
+// Otherwise Publish has closed the connection.
 //
-//   - If the client has ended the stream, the connection stays open, and the caller may call Next.
-//   - Otherwise Publish has closed the connection.
-//
-// If the stream cannot begin, Publish returns a [refuse.Refusal]. The caller must then pass it to
+// If the stream cannot begin, Publish returns a [refuse.Refusal], which the caller must pass to
 // Refuse.
 func (c *Conn) Publish(name string) error {
 	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
@@ -212,9 +208,8 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish sends err to the client, as the reason for the end of the stream, and closes the
-// connection. If err is nil, the client has ended the stream, and the connection stays open for
-// another request.
+// endPublish sends err to the client and closes the connection. If err is nil, the client has ended
+// the stream, and the connection stays open.
 func (c *Conn) endPublish(err error) {
 	switch {
 	case err == nil:
@@ -230,7 +225,7 @@ func (c *Conn) endPublish(err error) {
 	c.Refuse(&rtmp.Request{Publish: true}, err)
 }
 
-// receive reads messages and publishes them until the client ends the stream. It then returns nil.
+// receive reads messages and publishes them. It returns nil when the client ends the stream.
 func (c *Conn) receive(p *live.Publisher) error {
 	var tags tagMaker
 	defer tags.release()
@@ -280,7 +275,7 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// setInput makes c read from r. The bytes that c has buffered come first.
+// setInput makes c read its buffered bytes and then r.
 func (c *Conn) setInput(r io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

@@ -17,8 +17,7 @@ import (
 // viewers have other limits.
 const MaxHandshakes = 512
 
-// Handshakes has all RTMP connections that have not sent a complete request yet. A client needs
-// only a few round trips to send its request.
+// Handshakes has all RTMP connections without a complete request.
 type Handshakes struct {
 	mu lock.Mutex
 	// The connections in silent have sent nothing yet. The connections in begun have sent a part of
@@ -33,11 +32,10 @@ type Handshakes struct {
 // address has more than address.FairShare connections, the oldest connection of all addresses is
 // closed.
 type crowd struct {
-	list []handshake        // the oldest is first
+	list []handshake        // oldest first
 	from map[netip.Addr]int // number of connections by address
 }
 
-// A handshake is a connection that has not sent a complete request yet.
 type handshake struct {
 	conn net.Conn
 	from netip.Addr // address of the client, or of its proxy until the client's address is known
@@ -45,8 +43,7 @@ type handshake struct {
 
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
-// peerOf returns the address of the peer of a connection, which is the client or a proxy. It does
-// not wait for the PROXY header.
+// peerOf returns the address of the client or proxy. It does not wait for the PROXY header.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -54,8 +51,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn to h. The client must not have sent any part of a request yet. h borrows conn until
-// remove is called. If too many connections in h are silent, add closes one of them.
+// add adds conn. The client must have sent nothing yet. h borrows conn until remove is called. If
+// too many connections are silent, add closes one of them.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})

@@ -10,8 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A tagMaker makes FLV tags from a publisher's messages. It adds a header and a trailer to the body
-// of a message without copying the body.
+// A tagMaker makes FLV tags from a publisher's messages. It does not copy their bodies.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both are empty between two messages
@@ -28,8 +27,7 @@ func (r *tagMaker) release() {
 // the server to keep the metadata.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message that m describes. The body of the message is r.body. If the message
-// is of no use to viewers, publish drops it.
+// publish publishes the message m with the body r.body. It drops messages that viewers cannot use.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
@@ -59,8 +57,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that a publisher announces in its first tag. t describes this
-// tag, and the chain contains its bytes. announcedTracks borrows the chain.
+// announcedTracks returns the tracks that a publisher's first tag announces. It borrows tag.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {

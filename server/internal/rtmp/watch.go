@@ -16,8 +16,7 @@ import (
 )
 
 // Watch waits until the named stream exists, and starts to send it to the client. From then on,
-// other goroutines own the connection. These goroutines serve the client until the stream ends or
-// the client leaves.
+// other goroutines own the connection.
 //
 // If the client leaves while Watch waits, Watch closes the connection and returns nil. If Watch
 // returns an error, the caller must pass it to Refuse.

@@ -19,13 +19,11 @@ type adminService struct {
 	refusals *access.Refusals
 	log      *slog.Logger
 	tls      bool   // whether the main listener uses TLS
-	stop     func() // ends the server as SIGTERM does
+	stop     func() // ends the server, as SIGTERM does
 }
 
-// adminRoutes returns the handler of the admin listener. The handler serves expensive reports and
-// the addresses of publishers and viewers, and lets the operator end streams, viewers and the
-// server. It does not serve /debug/pprof/cmdline, because the command line may contain tokens and
-// passwords.
+// adminRoutes returns the handler of the admin listener. It does not serve /debug/pprof/cmdline,
+// because the command line may contain tokens and passwords.
 func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler {
 	a := &adminService{
 		refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing,

@@ -89,8 +89,7 @@ func (c *certificate) reload() {
 }
 
 // look reads the certificate again if its files have changed. It returns a function that logs the
-// result, or nil if there is nothing to log. The function also logs a warning if the certificate
-// has expired or is not yet valid. The caller must hold c.mu.
+// result, or nil if there is nothing to log. The caller must hold c.mu.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {

@@ -207,8 +207,7 @@ func (n *clusterNode) admit(refusals *access.Refusals, forNodes,
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
-		// The limits of an address do not apply to a node, because a node makes requests for any
-		// number of clients.
+		// A node makes requests for many clients, so the limits of an address do not apply.
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil))
 		ctx = access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))
 		forNodes.ServeHTTP(w, r.WithContext(ctx))

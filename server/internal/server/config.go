@@ -41,23 +41,21 @@ type Config struct {
 
 	TLSCert, TLSKey string // PEM files with the certificate and its key; empty: no TLS
 
-	// PublishToken is the token that publishers must send. If it is empty, and there is neither a
-	// TokenKey nor a Hook, publishing works only through a loopback listener.
+	// PublishToken is the token for publishers. If it is empty, and there is neither a TokenKey nor
+	// a Hook, publishing works only through a loopback listener.
 	PublishToken string
-	// ReadToken is the token that viewers and all other readers must send. If it is empty, everyone
-	// may read.
+	// ReadToken is the token for viewers and all other readers. If it is empty, everyone may read.
 	ReadToken string
 	TokenKey  string // file with the keys of signed tokens (JWT); empty: no signed tokens
-	// AdminToken is the token that clients of Admin must send. If it is empty, everyone may read,
-	// but only clients of a loopback listener may end anything.
+	// AdminToken is the token for clients of Admin. If it is empty, everyone may read, but only
+	// clients of a loopback listener may end anything.
 	AdminToken string
 	// Hook is the URL of a program that decides who may publish, play and record. Empty means that
 	// there is no such program.
 	Hook        string
 	HookTimeout time.Duration // limit for the hook's answer, including retries
 	HookOpen    bool          // whether all clients are allowed while the hook fails
-	// CORS is a comma-separated list of origins. Pages from these origins may play streams. "*"
-	// means all origins.
+	// CORS is a comma-separated list of origins whose pages may play streams, or "*" for all.
 	CORS    string
 	Demo    bool   // play the built-in sample as the stream "demo"
 	Version string // shown in the API and in the metrics
@@ -155,16 +153,15 @@ func Defaults() Config {
 		// school or behind a proxy share one address. Only the operator can distinguish these
 		// viewers from one client with many connections.
 
-		// Directories are not listed, because a user who puts a file there for a friend does not
-		// expect strangers to see its name. Precompressed files are not sent, because name.gz may
-		// be a different file. Responses stay in the page cache, because a file that many clients
-		// load should stay there. When memory is short, the kernel first evicts files that were
-		// read only once. There may be as many downloads as viewers. A download takes a goroutine
-		// and two buffers of 4 KiB in net/http. A slow download also takes the kernel's send buffer
-		// of up to 4 MiB.
+		// Directories are not listed: a user who puts a file there for a friend does not expect
+		// strangers to see its name. Precompressed files are not sent: name.gz may be a different
+		// file. Responses stay in the page cache, from which the kernel first evicts files that
+		// were read only once. There may be as many downloads as viewers. A download takes a
+		// goroutine and two buffers of 4 KiB in net/http. A slow one also takes the kernel's send
+		// buffer of up to 4 MiB.
 		MaxDownloads: 4096,
 
-		// Because of the prefix, clients of /blobs/ cannot access the keys of other programs.
+		// With a prefix, clients of /blobs/ cannot access the keys of other programs.
 		RedisPrefix: "blobs:",
 		// The limit of Redis, so that Redis can store every blob. A directory may have a larger
 		// limit.
@@ -181,7 +178,7 @@ func Defaults() Config {
 		// Eight seconds of a stream at 16 Mbit/s. A disk may be busy with other work for about as
 		// long.
 		RecordQueue: record.DefaultQueueBytes,
-		// The name of a file contains its start time, and people usually look for a certain hour.
+		// A file's name is its start time, and people usually look for a certain hour.
 		RecordEvery: record.DefaultEvery,
 
 		// A node renews its lease three times in this time, so that one renewal may be lost and
@@ -217,7 +214,7 @@ func Defaults() Config {
 			// failed.
 			PublishTimeout: 30 * time.Second,
 			// An encoder that has lost its connection, or was restarted, returns after a few
-			// seconds. If no data arrives for longer, the players or their users give up.
+			// seconds. After a longer time, the players or their users give up.
 			PublisherReturn: 15 * time.Second,
 			// All publishers have the same rights, because publishing requires a loopback listener
 			// or the token. The newest publisher is most likely the one that the operator wants.

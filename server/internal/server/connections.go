@@ -35,8 +35,7 @@ const (
 	// the work for each new connection in a flood of new connections. The compared connections are
 	// a random sample, because iteration over a map begins at a random entry.
 	evictAmong = 256
-	// shedAfter is how long a connection must have been idle before it may be closed to free
-	// memory.
+	// shedAfter is the idle time after which a connection may be closed to free memory.
 	shedAfter = time.Second
 	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS.
 	// These sizes include the connection's goroutine and buffers.

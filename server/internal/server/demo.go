@@ -18,8 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is the interval at which a node checks whether any node of its cluster publishes the
-// demo stream.
+// demoPause is the interval at which a node checks whether any node publishes the demo stream.
 const demoPause = time.Second
 
 // A demoService publishes the sample, a video that is built into the binary, as a stream.
@@ -63,8 +62,7 @@ func (s *demoService) run(ctx context.Context) {
 	}
 }
 
-// publish publishes the built-in sample video until the stream ends. It returns an error if the
-// stream could not be opened.
+// publish publishes the sample until the stream ends. It fails if the stream cannot be opened.
 func (s *demoService) publish() error {
 	p, err := s.hub.Open(demo.Name, demo.Name, live.Terms{})
 	if err != nil {
@@ -82,7 +80,7 @@ func (s *demoService) publish() error {
 	return nil
 }
 
-// A demoPlayer publishes the tags of the built-in sample video when they are due.
+// A demoPlayer publishes the tags of the sample when they are due.
 type demoPlayer struct {
 	p    *live.Publisher
 	tags []demoTag // in the order of sending
@@ -124,7 +122,7 @@ func (d *demoPlayer) release() {
 	}
 }
 
-// isConfig reports whether viewers need the tag t before they can start.
+// isConfig reports whether viewers need the tag before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
 // play publishes the sample again and again until ctx ends.

@@ -19,13 +19,12 @@
 //
 // A [Server] creates the services and connects them: web.Service, store.Files, store.Blobs,
 // adminService, ops.Observer, ops.Operator, rtmp.Service and demoService. A service has no
-// reference to the Server. A service gets only the objects that it needs: the gate (permissions),
-// the clients (addresses), the budget (memory of requests and transfers) and the refusals.
+// reference to the Server. It gets only what it needs: the gate (permissions), the clients
+// (addresses), the budget (memory of requests and transfers) and the refusals (counters and log).
 //
 // An access.Gate holds the tokens and calls the hook. A client's address is the remote address of
-// its connection, or the address that a trusted proxy reports (proxies.go). access.Refusals counts
-// and logs all refusals.
+// its connection, or the address that a trusted proxy reports (proxies.go).
 //
-// Another node of the cluster needs no token of the gate. The node proves with each request that it
-// knows the cluster's token. Such a request bypasses withAddressLimits and Protect (cluster.go).
+// Another node of the cluster needs no token of the gate. It proves with each request that it knows
+// the cluster's token, and bypasses withAddressLimits and Protect (cluster.go).
 package server

@@ -14,8 +14,8 @@ import (
 // file, the --help text and the manual's list of flags all use this description.
 type Flag struct {
 	Name string
-	// Value is a pointer to the option that the flag sets, usually a field of the Config. It is a
-	// *string, *bool, *int or *time.Duration, or it implements pflag.Value.
+	// Value is a pointer to the option, usually a field of the Config: a *string, *bool, *int or
+	// *time.Duration, or a pflag.Value.
 	Value any
 	Help  string // the effect, the limits, and the meaning of 0
 	Page  string // page of the manual with more details; may be empty
@@ -27,9 +27,8 @@ type Flag struct {
 	// Secret means that the value is never printed. An operator can set it with an environment
 	// variable, so that it does not appear in the list of processes.
 	Secret bool
-	// NoCommand means that the option can be set with an environment variable or in the
-	// configuration file, but has no flag. On the command line, the value is part of the URL in
-	// another flag.
+	// NoCommand means that the option has no flag, only an environment variable and a line in the
+	// configuration file. On the command line, the value is part of the URL in another flag.
 	NoCommand bool
 }
 
@@ -289,7 +288,7 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join returns a text such as "a, b or c" for the words a, b and c and the conjunction "or".
+// join returns a text such as "a, b or c".
 func join(words []string, conjunction string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/ops"
 )
 
-// Listeners are the listeners of a Server. Main is required. All other listeners may be nil.
+// Listeners are the listeners of a Server. Main is required. The others may be nil.
 type Listeners struct {
 	Main  net.Listener
 	Admin net.Listener
@@ -96,8 +96,7 @@ func openListeners(cfg *Config, inherited map[string]net.Listener) (l Listeners,
 	return l, nil
 }
 
-// network returns the network to pass to net.Listen for address. It is "tcp4" for an IPv4 address,
-// so that 0.0.0.0 does not include IPv6.
+// network returns "tcp4" for an IPv4 address, so that 0.0.0.0 does not include IPv6.
 func network(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -147,8 +146,7 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns the port of an RTMP listener, so that the server's web page can show the port.
-// If ln is nil or not a TCP listener, it returns the zero Port.
+// rtmpPort returns the port of an RTMP listener, or the zero Port if there is none.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

@@ -99,8 +99,8 @@ func isWithin(path, dir string) bool {
 	return err1 == nil && err2 == nil && err == nil && filepath.IsLocal(rel)
 }
 
-// pageLink returns the URL of the page for a browser on this machine. The argument a is the address
-// of the main listener. Not every browser opens 0.0.0.0, so the URL has 127.0.0.1 instead.
+// pageLink returns the URL of the page for a browser on this machine. Not every browser opens
+// 0.0.0.0, so the URL has 127.0.0.1 instead.
 func (s *Server) pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {

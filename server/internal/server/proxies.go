@@ -18,8 +18,7 @@ func (c *Config) addressLimits() address.Limits {
 		Bytes: c.MaxAddressBytes}
 }
 
-// clients determines the addresses of the clients of all listeners, and applies the limits per
-// address.
+// clients determines the addresses of clients, and applies the limits per address.
 type clients struct {
 	trusted   atomic.Pointer[proxy.Trusted]
 	addresses *address.Table
@@ -61,10 +60,8 @@ func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr returns a handler that corrects requests and passes them to next. In a request
-// from a trusted proxy, the handler sets RemoteAddr to the client's address from the request
-// header. From all other requests, the handler removes X-Forwarded-Proto, because only a trusted
-// proxy may set this header.
+// withClientAddr sets the RemoteAddr of requests from trusted proxies to the client's address. It
+// removes X-Forwarded-Proto from all other requests, because only a trusted proxy may set it.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -76,8 +73,7 @@ func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	})
 }
 
-// withAddressLimits returns a handler that refuses a request if the client's address has reached
-// one of its limits.
+// withAddressLimits refuses a request if the client's address has reached one of its limits.
 func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)

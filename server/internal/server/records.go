@@ -70,8 +70,7 @@ func recorded(pattern, name string) bool {
 	return ok
 }
 
-// close waits until all recordings are written to the disk. If ctx ends first, close returns an
-// error.
+// close waits until all recordings are on the disk. If ctx ends first, close returns an error.
 func (r *recordings) close(ctx context.Context) error {
 	if r == nil {
 		return nil

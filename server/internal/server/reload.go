@@ -14,8 +14,8 @@ var Reloadable = []string{
 }
 
 // Reload applies the tokens and limits of cfg, which must have been checked. It also reads the keys
-// of signed tokens again, and the certificate's files if they have changed. Running streams and
-// transfers continue. Reload must not be called before the server has called Config.Ready.
+// of signed tokens again, and the certificate if its files have changed. Running streams and
+// transfers continue. Reload must not be called before Config.Ready is called.
 func (s *Server) Reload(cfg *Config) {
 	next := *s.gate.Policy()
 	opens := next.Read != "" && cfg.ReadToken == ""

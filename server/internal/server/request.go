@@ -23,12 +23,12 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// requestConn returns the proxy.Conn of a request, or nil if the request has no proxy.Conn.
+// requestConn returns the proxy.Conn of a request, or nil.
 func requestConn(r *http.Request) *proxy.Conn {
 	return proxy.Of(tcpconn.FromContext(r.Context()))
 }
 
-// takesBytes reports whether the responses for a path count toward --max-address-bytes.
+// takesBytes reports whether responses for path count toward --max-address-bytes.
 func takesBytes(path string) bool {
 	return strings.HasPrefix(path, streamname.Path) || strings.HasPrefix(path, store.FilesPath) ||
 		strings.HasPrefix(path, store.BlobsPath)

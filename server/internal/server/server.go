@@ -19,8 +19,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// A Server relays streams. Create it with New, then call Serve or Run. A Server cannot be used
-// again after that.
+// A Server relays streams. Create it with New, then call Serve or Run, once.
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
@@ -137,8 +136,7 @@ func openHook(cfg *Config) (*hook.Client, error) {
 	})
 }
 
-// AwaitRecords waits until this process may use the directory of recordings, if there is one. See
-// Config.Successor.
+// AwaitRecords waits until this process may use the directory of recordings; see Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
 // closeStores closes the files, the blobs, the recordings, the node and the hook. The context ctx

@@ -263,7 +263,7 @@ func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
-// blobRefusal returns the refusal for err. The reason contains no addresses or paths of the server.
+// blobRefusal returns the refusal for err, without addresses or paths of the server.
 func blobRefusal(err error) *refuse.Refusal {
 	var large *blob.TooLargeError
 	status, reason := http.StatusInternalServerError, "the store has failed"

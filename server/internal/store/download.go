@@ -90,7 +90,7 @@ type progressResponse struct {
 	account *address.Account // account of the client's address
 	loan    *memory.Loan     // memory of the download
 	limit   time.Duration
-	due     time.Time // the write deadline; zero before the first write
+	due     time.Time // write deadline; zero before the first write
 	stalled bool      // the client has not accepted a step in time
 }
 
@@ -102,7 +102,7 @@ func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWrite
 // another goroutine for each new deadline.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
-		return // the download was ended to make room, and its deadline has passed
+		return // the download was ended to make room
 	}
 	due := time.Now().Add(p.limit)
 	if due.Sub(p.due) > p.limit/8 {
@@ -218,9 +218,8 @@ func downloadConn(r *http.Request) *net.TCPConn {
 // without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns a refusal for a transfer that would exceed the limit. For example, the message of
-// tooMany("files", "sent", 9, "downloads") is "9 files are being sent already, as many as
-// --max-downloads allows".
+// tooMany returns a refusal such as "9 files are being sent already, as many as --max-downloads
+// allows".
 func tooMany(noun, participle string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, noun, participle, flag).

@@ -146,8 +146,7 @@ func (f *Files) Close() error {
 	return f.root.Close()
 }
 
-// Offer returns "off" if f serves nothing, "named" if f serves files without directory listings,
-// and "listed" if f also serves directory listings.
+// Offer returns "off" if f is nil, "listed" if f lists directories, and "named" otherwise.
 func (f *Files) Offer() string {
 	switch {
 	case f == nil:

@@ -17,8 +17,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Keys are keys that sign and verify tokens. The first key signs, and all keys verify. To replace a
-// key, add the new key, and remove the old one after its tokens have expired.
+// Keys sign and verify tokens. The first key signs, and all keys verify. To replace a key, add the
+// new one, and remove the old one after its tokens have expired.
 type Keys []key
 
 type key struct {

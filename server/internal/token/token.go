@@ -76,8 +76,8 @@ func (t Token) check() error {
 }
 
 // Is reports whether text has the form of a JWT: two objects and a signature in base64url,
-// separated by dots. It refuses line breaks, which package base64 would ignore. With line breaks, a
-// token could be written in several ways.
+// separated by dots. It refuses the line breaks that package base64 ignores, so that a token has
+// only one form.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 &&
@@ -142,7 +142,7 @@ func Decode(text string) (header, claims []byte, err error) {
 	return header, claims, nil
 }
 
-// Allow returns an error unless the token t grants the given right to the stream called name.
+// Allow returns an error unless t grants the right to the stream called name.
 func (t Token) Allow(right Right, name string) error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {

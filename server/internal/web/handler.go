@@ -25,8 +25,8 @@ type Handler struct {
 // New returns a Handler for the streams of h.
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
-// noWriteLimit removes the time limit for writing a response, because a stream may last forever.
-// Other code disconnects a publisher or viewer that transfers no data for too long.
+// noWriteLimit removes the time limit of a response, because a stream may last forever. Other code
+// disconnects clients that transfer no data for too long.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

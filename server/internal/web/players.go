@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A players value serves the requests of HLS players for streams on this node and on other nodes.
+// A players value serves HLS players, for streams on this node and on other nodes.
 type players struct {
 	cfg   Config
 	hls   live.HLS
@@ -204,7 +204,7 @@ func addQuery(text []byte, query string) []byte {
 	return b.Bytes()
 }
 
-// objectFresh is how long a cache may keep a segment. A segment never changes.
+// objectFresh is the time that a cache may keep a segment, which never changes.
 const objectFresh = time.Hour
 
 func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
@@ -250,8 +250,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 // chainStep is the number of bytes that a client must accept within the stall timeout.
 const chainStep = 256 << 10
 
-// sendChain sends the bytes of c to the client. If the client has gone or accepts no data,
-// sendChain panics with http.ErrAbortHandler.
+// sendChain sends the bytes of c. It panics with http.ErrAbortHandler if that fails.
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
@@ -286,8 +285,7 @@ type chainBody struct {
 	tcp *net.TCPConn // nil if the client does not use plain TCP
 }
 
-// Read copies bytes to p. net/http reads the first 512 bytes of a body in this way to detect its
-// type. These bytes are sent together with the response header.
+// Read is for the first 512 bytes, from which net/http detects the type of the body.
 func (b chainBody) Read(p []byte) (int, error) {
 	n := b.CopyTo(p)
 	b.Discard(n)

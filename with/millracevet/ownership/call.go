@@ -138,8 +138,7 @@ func (a *flow) lend(s states, call *ssa.Call) {
 	}
 }
 
-// takenAgain reports whether a call takes the memory of l in a loop in which no call adds memory to
-// l.
+// takenAgain reports whether a call in a loop takes the memory of l again after l has become empty.
 func takenAgain(call *ssa.Call, l loc) bool {
 	loop := innermost(call.Block())
 	d := l.definedIn()
@@ -181,7 +180,7 @@ func takenAgain(call *ssa.Call, l loc) bool {
 	return true
 }
 
-// changesInLoop reports whether the loop that contains the call computes v in each iteration.
+// changesInLoop reports whether v changes with each iteration of the loop that contains the call.
 func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	loop := innermost(call.Block())
 	i, ok := v.(ssa.Instruction)
@@ -232,8 +231,7 @@ func kept(v ssa.Value) bool {
 	return false
 }
 
-// result returns the first result of a call. If the program does not use this result, result
-// returns nil.
+// result returns the first result of a call, or nil if the program does not use it.
 func result(call *ssa.Call) ssa.Value { return resultAt(call, 0) }
 
 // give records that the caller must release the target of pointer v.
@@ -273,7 +271,7 @@ func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	s[l] = st
 }
 
-// fill records that a call adds memory to l. If the call returns an error, it adds no memory.
+// fill records that a call adds memory to l, unless the call returns an error.
 func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	st, ok := s[l]
 	if !ok || st.bits&unknown != 0 {
@@ -377,8 +375,7 @@ func onlyCompared(call *ssa.Call) bool {
 	return true
 }
 
-// makes tells whether fn creates its first result: each return statement of fn returns nil or an
-// owner that the caller must release.
+// makes reports whether fn returns only nil or an owner that the caller must release.
 func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	gives := false
 	if len(fn.Blocks) == 0 || depth > 3 {
@@ -457,7 +454,7 @@ func usesBytes(fn *ssa.Function, v ssa.Value) bool {
 	return false
 }
 
-// dropped reports a call that returns an owner which the program does not use.
+// dropped reports a call if the program does not use an owner that the call returns.
 func (a *flow) dropped(call *ssa.Call) {
 	if !a.reporting {
 		return

@@ -45,7 +45,7 @@ type state struct {
 	sharedAt     token.Pos
 }
 
-// states has no entry for an owner in the unknown state, except for a shared owner.
+// states has no entry for an owner in the unknown state, unless the owner is shared.
 type states map[loc]state
 
 type flow struct {
@@ -191,8 +191,7 @@ func (a *flow) report() {
 	a.reporting = false
 }
 
-// impossible reports whether a constant condition prevents the step from block b to successor
-// number k.
+// impossible reports whether a constant condition rules out the step from b to successor number k.
 func impossible(b *ssa.BasicBlock, k int) bool {
 	branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
 	if !ok {
@@ -229,8 +228,7 @@ func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	return s
 }
 
-// panics reports whether block b ends with a panic, with a call that does not return, or with a
-// failed test.
+// panics reports whether block b ends with a panic, a failed test or a call that never returns.
 func panics(b *ssa.BasicBlock) bool {
 	for _, i := range b.Instrs {
 		if call, ok := i.(*ssa.Call); ok {
@@ -294,7 +292,7 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	return live[b]
 }
 
-// decide returns the state of l after a test of cond. The parameter yes is the outcome of the test.
+// decide returns the state of l if the condition cond has the value yes.
 func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	if st.bits&pending != 0 {
 		v, ok, known := outcome(cond, yes)
@@ -415,8 +413,7 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	return false, false
 }
 
-// countsResult reports whether cond tests a numeric field of a Batch. The Batch must be the result
-// of the call at the position pos.
+// countsResult reports whether cond tests a number in the Batch that the call at pos returns.
 func countsResult(cond ssa.Value, pos token.Pos) bool {
 	b, ok := cond.(*ssa.BinOp)
 	if !ok {

@@ -88,7 +88,7 @@ func (a *flow) keptSlices() {
 	}
 }
 
-// lentParam returns the parameter that receives lent slices in a callback or loop body, or nil.
+// lentParam returns the parameter of a callback or loop body that receives lent slices, or nil.
 func lentParam(call *ssa.Call) ssa.Value {
 	if r, args := ruleOf(&call.Call); r != nil && len(r.calls) > 0 && r.calls[0] < len(args) {
 		return firstParam(args[r.calls[0]])
@@ -442,8 +442,7 @@ func (k *keeper) variable(v ssa.Value) ssa.Value {
 	return v
 }
 
-// binding returns two values: the variable that v captures, and the function literal that captures
-// this variable.
+// binding returns the variable that v captures, and the function literal that captures it.
 func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
 	if outer := v.Parent().Parent(); outer != nil {
 		for m := range instructions[*ssa.MakeClosure](outer) {
@@ -461,8 +460,7 @@ func (k *keeper) made(v ssa.Value) bool {
 	return ok && k.call != nil && k.outlivesIteration(i)
 }
 
-// outlivesIteration reports whether the value of i still exists in the next iteration of the loop
-// that contains k.call.
+// outlivesIteration reports whether the value of i outlives an iteration of the loop around k.call.
 func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	if k.call == nil || i.Parent() != k.call.Parent() {
 		return false
@@ -529,9 +527,9 @@ func comesAfter(i, j ssa.Instruction) bool {
 	return found
 }
 
-// joined reports whether the function waits for other goroutines after the instruction g, in the
-// same loop iteration as g. If g is in the body of a loop over an iterator, any wait in the
-// enclosing function counts.
+// joined reports whether the function waits for other goroutines after g in the same loop
+// iteration. If g is in the body of a loop over an iterator, any wait in the enclosing function
+// counts.
 func (k *keeper) joined(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
 		for i := range instructions[ssa.Instruction](f) {
@@ -561,7 +559,7 @@ func waiting(i ssa.Instruction) bool {
 	return false
 }
 
-// readElsewhere reports whether code outside of the function literal reads the captured variable v.
+// readElsewhere reports whether code outside the function literal reads the captured variable v.
 func readElsewhere(v *ssa.FreeVar) bool {
 	outer, m := binding(v)
 	if _, ok := outer.(*ssa.FreeVar); ok || outer == nil {

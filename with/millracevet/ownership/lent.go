@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// The type lent describes one slice that a call lends.
+// A lent is a slice that a call lends.
 type lent struct {
 	v      ssa.Value // the result of the call
 	result int
@@ -88,7 +88,7 @@ func (a *flow) origin(v ssa.Value, seen []ssa.Value) (found lent, ok bool) {
 	return found, ok
 }
 
-// A fieldStore assigns a lent slice to a field of an object that also contains the slice's Reader.
+// A fieldStore assigns a peeked slice to a field of the object that contains the slice's owner.
 type fieldStore struct {
 	store        *ssa.Store
 	field, owner loc

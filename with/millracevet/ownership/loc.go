@@ -42,7 +42,7 @@ func locate(v ssa.Value) loc {
 	return loc{root: v}
 }
 
-// within returns the path from outer to l. If l is neither outer nor a part of outer, ok is false.
+// within returns the path from outer to l. It returns false if outer does not contain l.
 func (l loc) within(outer loc) (path string, ok bool) {
 	path, ok = strings.CutPrefix(l.path, outer.path)
 	ok = ok && l.root == outer.root && l.root != nil
@@ -115,8 +115,8 @@ func referrers(v ssa.Value) []ssa.Instruction {
 	return out
 }
 
-// callee returns the function that c calls, or nil if the function is not known. For a method value
-// or an interface, it also returns the receiver.
+// callee returns the function that c calls, or nil if it is unknown. For a method value or an
+// interface, it also returns the receiver.
 func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
 	if c.IsInvoke() {
 		return c.Method, c.Value
@@ -173,7 +173,7 @@ func errorOf(call *ssa.Call) ssa.Value {
 	return resultAt(call, n-1)
 }
 
-// ignoresError reports whether the program ignores the error result of a call.
+// ignoresError reports whether the program ignores a call's error result.
 func ignoresError(call *ssa.Call) bool {
 	results := call.Call.Signature().Results()
 	n := results.Len()

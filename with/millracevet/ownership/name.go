@@ -38,9 +38,8 @@ func (c *checker) variableName(v ssa.Value) string {
 	return ""
 }
 
-// addNames records to which expressions s assigns the result of each call or slice expression. The
-// key in c.names is the position of the opening parenthesis or bracket, which package ssa uses as
-// well.
+// addNames records the names to which s assigns calls and slice expressions. The keys of c.names
+// are the positions of the opening parentheses and brackets, as in package ssa.
 func (c *checker) addNames(s *ast.AssignStmt) {
 	for i, right := range s.Rhs {
 		names := s.Lhs

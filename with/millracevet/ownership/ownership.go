@@ -1,10 +1,10 @@
 // Package ownership defines an analyzer that finds mistakes in programs that use Millrace: memory
-// that is never released, memory that is used after its release, slices that are kept longer than
-// they are valid, and values that two goroutines use at the same time.
+// that is never released or is used after its release, slices that are kept too long, and values
+// that two goroutines use at the same time.
 //
 // The analyzer follows each local variable through its function, and through functions of the same
-// package that get a pointer to the variable. When the analyzer cannot tell what happens to a
-// variable, it reports nothing.
+// package that get a pointer to the variable. If it cannot tell what happens to a variable, it
+// reports nothing.
 //
 // The comments use these terms:
 //

@@ -39,7 +39,7 @@ func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 }
 
 // partOfStruct returns the values of the struct variable in which s stores a slice. It returns nil
-// if another assignment may replace this slice.
+// if the program may replace this slice.
 func partOfStruct(s *ssa.Store) []ssa.Value {
 	addr, field := s.Addr, -1
 	if f, ok := addr.(*ssa.FieldAddr); ok {

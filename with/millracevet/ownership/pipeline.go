@@ -6,8 +6,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// heldUntilExec reports calls that release memory too early: a Pipeline uses its arguments until
-// Exec.
+// heldUntilExec reports calls that release an argument of a Pipeline before Exec.
 func (a *flow) heldUntilExec() {
 	for call := range instructions[*ssa.Call](a.fn) {
 		if r, args := ruleOf(&call.Call); r != nil {

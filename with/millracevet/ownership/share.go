@@ -24,7 +24,7 @@ func shareKey(v ssa.Value) (loc, bool) {
 	return l, pointer && singles[typeName(t)]
 }
 
-// share marks the target of pointer v as used by another goroutine.
+// share records that another goroutine uses the target of pointer v.
 func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	l, ok := shareKey(v)
 	if !ok {
@@ -44,7 +44,7 @@ func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	s[l] = st
 }
 
-// sharedUse adds a diagnostic if another goroutine may also use the target of v.
+// sharedUse reports a use of v if another goroutine may also use the target of v.
 func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	if v == nil {
 		return

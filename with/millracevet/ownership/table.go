@@ -239,14 +239,13 @@ func fields(s string) map[string]bool {
 	return set
 }
 
-// A rule contains the effects of one function in the table. The lists contain argument numbers.
+// A rule contains the effects of one function. The lists contain argument numbers.
 type rule struct {
 	gives, releases, uses, sends, renews, lends, peeks, reads, skips, yields, drops, flushes bool
 	takes, fills, adds, borrows, keeps, drains, calls                                        []int
 }
 
-// The keys of libraryPackages are import paths without the module path. The values are the package
-// names in the constant table.
+// libraryPackages maps import paths without the module path to the package names in table.
 var libraryPackages = map[string]string{
 	"":                 "millrace",
 	"/arena":           "arena",
@@ -318,8 +317,7 @@ func nameOf(o types.Object) string {
 	return libraryPackages[suffix] + "." + name
 }
 
-// typeName returns the name of type t in the form of nameOf. For a pointer, it returns the name of
-// the element type.
+// typeName returns the name of type t or, for a pointer, of its element type.
 func typeName(t types.Type) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()

@@ -395,7 +395,7 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	}
 }
 
-// onlyRead returns true if each use of the interface value v is a call that cannot release v.
+// onlyRead reports whether each use of the interface value v is a call that cannot release v.
 func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 	for _, r := range referrers(v) {
 		if i, ok := r.(*ssa.ChangeInterface); ok && c.onlyRead(i, depth) {
@@ -438,8 +438,8 @@ func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 	return true
 }
 
-// implementations returns the functions of this package that a call may execute. It returns nil for
-// an interface that other packages can implement.
+// implementations returns the functions of this package that a call may execute. It returns nil if
+// other packages can implement the interface.
 func (c *checker) implementations(call *ssa.CallCommon) (fns []*ssa.Function) {
 	if fn := local(call); fn != nil {
 		return []*ssa.Function{fn}

@@ -140,8 +140,7 @@ func (d directory) lookup(ctx context.Context, n int) error {
 	return nil
 }
 
-// hear sends heartbeats from one node to a group of listening nodes. It returns when the listening
-// nodes have received n heartbeats in total.
+// hear sends heartbeats from one node until the listening nodes have received n of them in total.
 func (d directory) hear(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	var hearing sync.WaitGroup

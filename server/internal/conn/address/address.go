@@ -63,7 +63,7 @@ type Table struct {
 
 	mu       lock.Mutex
 	accounts map[netip.Addr]*Account
-	idle     list.List // *Account without connections; the last one was released last
+	idle     list.List // *Account without connections, in the order of release
 }
 
 // New returns an empty Table.
@@ -91,11 +91,11 @@ type Account struct {
 
 	// Guarded by table.mu.
 	held    int
-	place   *list.Element // element in table.idle, or nil
-	viewers int64         // when the new viewers will be within the rate; see Table.now
-	waiting int           // number of requests between StartRequest and EndRequest
+	place   *list.Element
+	viewers int64 // when the new viewers will be within the rate; see Table.now
+	waiting int   // number of requests between StartRequest and EndRequest
 
-	sessions map[uint64]int64 // expiry times of the known HLS players by id; at most maxSessions
+	sessions map[uint64]int64 // expiry times of HLS players by id; at most maxSessions
 }
 
 const (
@@ -167,7 +167,6 @@ func (a *Account) Release() {
 	if a.held--; a.held > 0 {
 		return
 	}
-	// Forget the address if it has not exceeded the rates for viewers and bytes.
 	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at {
 		delete(t.accounts, a.key)
 		return
@@ -363,7 +362,7 @@ type contextKey struct{}
 // Account waits until the proxy has sent the client's address.
 type Holder interface{ Account() *Account }
 
-// Account implements [Holder]. It returns the Account itself.
+// Account implements [Holder].
 func (a *Account) Account() *Account { return a }
 
 // NewContext returns a copy of ctx that contains h. [Of] returns the Account of h.

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Limiter limits the number of operations that run at the same time. An operation begins with
-// Acquire or Force, and ends with Release.
+// A Limiter limits the number of concurrent operations. An operation begins with Acquire or Force,
+// and ends with Release.
 type Limiter struct {
 	// Invariants while mu is not held:
 	//

@@ -90,8 +90,7 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 // /64 network; see [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
-// AddrOf returns the IP address of a TCP address. For all other addresses, it returns the zero
-// value.
+// AddrOf returns the IP address of a TCP address, or the zero value for other addresses.
 func AddrOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

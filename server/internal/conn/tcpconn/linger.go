@@ -10,7 +10,6 @@ import (
 // the call to Linger together.
 const LingerTime = 500 * time.Millisecond
 
-// lingerBytes is the maximum number of bytes that Linger reads and discards.
 const lingerBytes = 1 << 20
 
 // Linger must be called after the last response, before the server closes conn. The caller must

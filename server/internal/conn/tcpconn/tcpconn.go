@@ -1,5 +1,4 @@
-// Package tcpconn finds the TCP connection underneath a connection of an HTTP or RTMP server, and
-// sets its options.
+// Package tcpconn finds the TCP connection underneath another connection, and sets its options.
 package tcpconn
 
 import (

@@ -31,8 +31,7 @@ const maxAsking = 8
 
 var errBusy = errors.New("too many questions to the cluster's directory at a time")
 
-// A directoryClient calls the Directory for one node, and records whether the Directory answers.
-// Its methods may be called from any goroutine.
+// A directoryClient calls the Directory for one node. Any goroutine may call its methods.
 type directoryClient struct {
 	directory Directory
 	leaseTime time.Duration

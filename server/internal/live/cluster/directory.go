@@ -33,9 +33,9 @@ type Directory interface {
 	// Lookup returns the owner of a stream, or ErrNoOwner.
 	Lookup(ctx context.Context, stream string) (Owner, error)
 
-	// Watch calls the function f for each event, until ctx ends. If the connection fails, or is
-	// silent for the duration of a lease, Watch reconnects. After each connect it calls f with
-	// Event{}, because earlier events may have been missed. f must not block.
+	// Watch calls the function f for each event, until ctx ends. f must not block. If the
+	// connection fails, or is silent for the duration of a lease, Watch reconnects. After each
+	// connect it calls f with Event{}, because events may have been missed.
 	Watch(ctx context.Context, f func(Event))
 }
 

@@ -2,10 +2,8 @@
 // serves a viewer.
 //
 // The node with a stream's publisher owns the stream. A [Directory] records the owner of each
-// stream. Each time that a node becomes the owner of a stream, the Directory gives this ownership a
-// number, which is called the epoch. The epoch is greater than all earlier epochs of the stream.
-// directory.go has the contract of a Directory, and event.go has the messages between nodes.
-// redis.go has the only Directory so far.
+// stream. Each ownership has a number, the epoch, which is greater than all earlier epochs of the
+// stream. The only Directory so far is in redis.go.
 //
 // This diagram shows which type calls which:
 //
@@ -28,12 +26,9 @@
 // The hub holds its own lock when it calls the Node. To avoid a deadlock, the Node holds no lock
 // when it calls the hub.
 //
-// HLS is not pulled. Instead a [RemoteHLS] (remotehls.go) sends a player's request to the owner of
-// the stream. [Objects] (objects.go) fetches each HLS object once for all waiting requests.
-// [Segments] (segments.go) stores recent segments in Redis (segments_redis.go), so that players can
-// still get them after their node has died. Objects and Segments do not depend on Node.
+// HLS is not pulled. Instead a [RemoteHLS] sends a player's request to the owner of the stream.
+// [Objects] fetches each HLS object once for all waiting requests. [Segments] stores recent
+// segments in Redis, so that they outlive their node. Objects and Segments do not depend on Node.
 //
-// The package knows nothing about routes or media; see packages server and live. It is large
-// because it combines four things that fail in different ways: Redis, this node's leases, the
-// answers of other nodes, and the store of segments, which outlives a node.
+// The package knows nothing about routes (package server) or media (package live).
 package cluster

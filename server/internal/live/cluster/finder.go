@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long a node remembers that a stream has no owner, unless it learns of an owner
-// earlier.
+// absentFor is how long a node remembers that a stream has no owner.
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the node that owns a stream. It looks among this node's leases, then in the

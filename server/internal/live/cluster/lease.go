@@ -31,8 +31,8 @@ func clock(t time.Time) int64 { return int64(t.Sub(startTime)) }
 
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
 
-// A Hub is the part of [live.Peers] that a Node uses. The methods are documented at live.Peers. A
-// Node holds no lock when it calls a method, so the methods may call the Node.
+// A Hub is the part of [live.Peers] that a Node uses. A Node holds no lock when it calls a method,
+// so the methods may call the Node.
 type Hub interface {
 	Lost(name string, epoch uint64)
 	Silent(name string) (silent time.Duration, away bool)
@@ -214,17 +214,16 @@ func (l *lease) Current() bool {
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
 }
 
-// Held reports whether this node has neither lost nor released the stream; see [live.Lease].
+// Held reports whether this node has neither lost nor released the stream.
 func (l *lease) Held() bool { return !l.ended.Load() }
 
-// Tell announces to the cluster that the publisher has left or returned; see [live.Lease].
+// Tell announces to the cluster that the publisher has left or returned.
 func (l *lease) Tell() {
 	l.changed.Store(true)
 	l.t.wakeRenewer()
 }
 
-// Release gives up the ownership of the stream, unless it was lost or released before; see
-// [live.Lease].
+// Release gives up the ownership of the stream, unless it was lost or released before.
 func (l *lease) Release() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()

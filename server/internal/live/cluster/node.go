@@ -93,7 +93,7 @@ func (n *Node) Close() {
 	n.leases.releaseAll()
 }
 
-// Claim makes this node the owner of a stream that has just got a publisher; see [live.Cluster].
+// Claim makes this node the owner of a stream; see [live.Cluster].
 func (n *Node) Claim(ctx context.Context, name string) (live.Lease, error) {
 	return n.leases.claim(ctx, name)
 }

@@ -51,18 +51,15 @@ type Objects struct {
 	stop           context.CancelFunc
 	fetches        sync.WaitGroup
 
-	// Invariants:
-	//
-	//	entries contains the objects that are being fetched, the objects in kept, and no others.
-	//	stats.Bytes is the sum of objectEntry.cost for all of these objects.
+	// entries contains the objects that are being fetched and the objects in kept. stats.Bytes is
+	// the sum of objectEntry.cost for all of them.
 	mu      lock.Mutex
 	entries map[string]*objectEntry
 	kept    list.List // of *objectEntry, the most recently used first
 	stats   ObjectStats
 }
 
-// ObjectStats counts the requests for HLS objects of other nodes' streams, and describes the cache
-// of these objects.
+// ObjectStats counts the requests for HLS objects of other nodes' streams, and describes the cache.
 type ObjectStats struct {
 	Fetched   int64 // requests to other nodes and to the store
 	Collapsed int64 // calls that waited for a fetch in progress
@@ -390,8 +387,7 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	}
 }
 
-// maxAge returns how long a response with this Cache-Control header may be cached, at most
-// maxFresh.
+// maxAge returns the max-age of a Cache-Control header, but at most maxFresh.
 func maxAge(cacheControl string) time.Duration {
 	for directive := range strings.SplitSeq(cacheControl, ",") {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {

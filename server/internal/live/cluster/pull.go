@@ -59,8 +59,7 @@ func (p *puller) count() (pulled int) {
 	return pulled
 }
 
-// startPull starts to read a stream from its owner. If p already reads the stream, or if p is
-// closed, startPull does nothing.
+// startPull starts to pull a stream, unless p already pulls it or is closed.
 func (p *puller) startPull(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,16 +33,15 @@ const epochKept = time.Hour
 //	heard   when the publisher last sent something
 //	away    1 if the stream has no publisher at present
 //
-// The times are in milliseconds, by the clock of the Redis server.
+// The times are in milliseconds, by the clock of the Redis server. Events are published in the
+// channel PREFIXevents.
 //
 // If a key is missing, Renew assumes that Redis has lost its data, and restores the ownership of
-// the calling node. If the key ended with the lease, a node that was replaced as the owner could
-// restore its ownership. The key therefore outlives the lease by epochKept.
+// the calling node. The key outlives the lease by epochKept, so that a node that was replaced
+// cannot restore its ownership.
 //
-// Each script uses only one key. In a Redis Cluster, a script with several keys cannot run while
-// the hash slot of the keys is moved to another server.
-//
-// Events are published in the channel PREFIXevents.
+// Each script uses only one key. A Redis Cluster cannot run a script with several keys while it
+// moves their hash slot.
 type Redis struct {
 	rdb     redis.UniversalClient
 	prefix  string

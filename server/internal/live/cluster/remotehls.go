@@ -21,8 +21,8 @@ const (
 	followEvery = 500 * time.Millisecond
 	// ownerWait is the minimum value of RemoteHLS.Wait. A node needs about this time to restart.
 	ownerWait = 2 * time.Second
-	// firstPause is the pause after the first failed request to the node that owns a stream. The
-	// pause doubles after each further failure, up to mostPause.
+	// firstPause is the pause after the first failed request to an owner. The pause doubles after
+	// each further failure, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
 	// storedFresh is how long a playlist from the store of segments is cached. A playlist from the
@@ -45,8 +45,8 @@ type ownerSource interface {
 	forgetFormer(name string, epoch uint64)
 }
 
-// A RemoteHLS gets the HLS of streams that this node does not own. It gets the HLS from the owner
-// or, if there is no owner, from the store of segments.
+// A RemoteHLS gets the HLS of other nodes' streams from their owners or, if there is no owner, from
+// the store of segments.
 type RemoteHLS struct {
 	owners  ownerSource
 	self    string // the address of this node

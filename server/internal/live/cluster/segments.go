@@ -29,8 +29,8 @@ const (
 	saveWait = 3 * time.Second
 )
 
-// A store is where Segments keeps its data. Its methods may be called from any goroutine. The store
-// determines after which time a value expires.
+// A store is where Segments keeps its data. Its methods may be called from any goroutine. Each
+// store determines when values expire.
 type store interface {
 	// set saves the bytes in body as an object of a stream. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
@@ -141,15 +141,14 @@ func (k *Segments) Stats() SegmentStats {
 		Waiting: k.waiting.Load()}
 }
 
-// Save stores an init segment or a segment in the background; see [hlslive.SegmentStore]. It takes
-// ownership of body.
+// Save stores an init segment or a segment in the background. It takes ownership of body.
 func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
 	job := saveJob{stream: stream, object: o.String()}
 	job.body.Merge(body)
 	k.put(job)
 }
 
-// SaveState stores the state of a stream's playlist in the background; see [hlslive.SegmentStore].
+// SaveState stores the state of a stream's playlist in the background.
 func (k *Segments) SaveState(stream string, epoch uint64, state []byte) {
 	k.put(saveJob{stream: stream, state: &savedState{epoch, state}})
 }

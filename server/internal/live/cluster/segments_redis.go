@@ -10,8 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisStore is a store in Redis. It has one key for each object, and one key for the state of each
-// stream:
+// redisStore is a store in Redis. It has a key for each object and for the state of each stream:
 //
 //	PREFIX{STREAM}OBJECT   the bytes of the object
 //	PREFIX{STREAM}hls      a hash with the fields "epoch" and "facts" (the state)
@@ -52,8 +51,7 @@ const (
 	stateField = "facts"
 )
 
-// stateScript stores the playlist state of a stream. If the stored state has a later epoch, the
-// script does nothing.
+// stateScript stores the playlist state of a stream, unless the stored state has a later epoch.
 //
 //	KEYS[1]   the key of the state
 //	ARGV[1]   the epoch

@@ -1,8 +1,8 @@
 // Package convert converts a live FLV stream to other formats: fragmented MP4 and RTMP messages.
 //
-// A [Conversion] reads the tags from the ring of the stream, and passes each tag to a maker. The
-// maker publishes the result to another ring. Each output format has a maker and a constructor,
-// such as [MP4]. The two existing makers are in mp4.go and rtmp.go.
+// A [Conversion] reads the tags from the stream's ring, and passes each tag to a maker, which
+// publishes the result to another ring. Each output format has a maker and a constructor, such as
+// [MP4].
 package convert
 
 import (
@@ -22,10 +22,9 @@ type Reporter interface {
 	// LeftOut reports that n more NAL units or video frames were left out of the MP4 because
 	// decoders fail on them.
 	LeftOut(n int64)
-	// Refused reports that a tag of type t cannot be converted. The error why is the reason.
+	// Refused reports that a tag of type t cannot be converted. why is the reason.
 	Refused(t flv.Type, why error)
-	// Missed reports frames that left the ring before the conversion could read them. This happens
-	// if the processor is busy, or if the stream arrives faster than the conversion can read it.
+	// Missed reports frames that left the ring before the conversion could read them.
 	Missed(m broadcast.Missed)
 }
 
@@ -46,8 +45,7 @@ type maker interface {
 	// tag holds its bytes. write takes ownership of the bytes. If afterLoss is true, frames before
 	// this tag are missing. If write returns ErrNewInit, the output ends before this tag.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
-	// finish publishes the frames that the maker still holds back. It is called at the end of the
-	// stream.
+	// finish publishes the frames that the maker still holds back at the end of the stream.
 	finish() error
 	release()
 }
@@ -92,8 +90,7 @@ func (c *Conversion) Run(ctx context.Context) error {
 	return err
 }
 
-// convert passes all tags of the stream to c.maker, which writes the output format. It returns nil
-// at the end of the stream.
+// convert passes all tags of the stream to c.maker. It returns nil at the end of the stream.
 func (c *Conversion) convert(ctx context.Context) error {
 	r := millrace.NewReaderFrom(c.read(ctx))
 	defer r.Release()

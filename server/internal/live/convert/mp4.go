@@ -27,7 +27,7 @@ type mp4Maker struct {
 	refused error // error of the first tag that could not be in the file
 	// The codecs have changed. The file ends at the next tag with which a new file can start.
 	changed bool
-	fresh   bool  // a tag that viewers can start at has come since the latest sequence header
+	fresh   bool  // a tag at which viewers can start has come since the latest sequence header
 	tracks  int32 // Facts.TrackSet when the file began
 	leftOut int64 // the muxer's LeftOut at the latest report
 
@@ -76,8 +76,8 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	return m.Conversion
 }
 
-// tracks reports whether the stream has video, and whether it has audio. Before the first frame,
-// the results are the tracks that the publisher has announced.
+// tracks reports whether the stream has video and audio. Before the first frame, it reports the
+// tracks that the publisher has announced.
 func (s *Source) tracks() (video, audio bool) {
 	if s.Begun {
 		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil

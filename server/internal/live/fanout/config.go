@@ -13,9 +13,9 @@ import (
 type Config struct {
 	Log       *slog.Logger
 	Counters  *Counters     // may be shared by several Fanouts
-	Allowance broadcast.Lag // limits how far behind a viewer may be; 0: no limit
-	Drop      bool          // viewers that exceed Allowance or lost frames are disconnected
-	Stall     time.Duration // a viewer that accepts no data for this long is disconnected
+	Allowance broadcast.Lag // maximum lag of a viewer; 0: no limit
+	Drop      bool          // disconnect viewers that exceed Allowance or lose frames
+	Stall     time.Duration // disconnect viewers that accept no data for this long
 }
 
 // A source holds the configuration and the ring of a Fanout. All viewers of the Fanout use the same
@@ -59,8 +59,8 @@ type Session interface {
 	// called only for such viewers (ViewerConfig.Peer).
 	Owned() bool
 
-	// Complete reports whether the end of the ring is the end of the stream for a viewer that is
-	// another node of the cluster. It is called only for such viewers (ViewerConfig.Peer).
+	// Complete reports whether the end of the ring is the end of the stream. It is called only for
+	// viewers that are other nodes of the cluster (ViewerConfig.Peer).
 	Complete() bool
 
 	// Begin is called with the first batch, and with each later batch that begins with the ring's

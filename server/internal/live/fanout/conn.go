@@ -26,9 +26,8 @@ const (
 
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
-// A Conn is the connection of a viewer. [NewConn] and [NewResponseConn] return a Conn. Only one
-// goroutine at a time writes to a Conn. Any goroutine may end the Conn, and a blocked write then
-// fails.
+// A Conn is the connection of a viewer, made by [NewConn] or [NewResponseConn]. Only one goroutine
+// at a time may write to it. Any goroutine may end it, which makes a blocked write fail.
 type Conn interface {
 	path() path
 	// tryWrite writes the bytes of line and then the bytes of c, without waiting. It removes the
@@ -49,13 +48,10 @@ type Conn interface {
 // NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
 // may read from conn.
 //
-// If interactive is true, the client keeps sending while it watches. The connection then stays open
-// for up to closeGrace after the end of the stream. If the connection were closed at once, the
-// kernel would reset it when more data arrives.
+// An interactive client keeps sending while it watches. Its connection stays open for up to
+// closeGrace after the stream, because the kernel resets a closed connection when data arrives.
 //
-// maxUnsent limits the unsent bytes that the kernel holds; 0 means the system's default. With a
-// limit, writes soon block if a client reads nothing, so that the server can disconnect this
-// client.
+// maxUnsent limits the unsent bytes in the kernel; 0 means the system's default.
 func NewConn(conn net.Conn, interactive bool, maxUnsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), maxUnsent)
 	base := streamConn{conn: conn, interactive: interactive}
@@ -80,9 +76,8 @@ type streamConn struct {
 // It applies only to clients that keep sending while they watch.
 const closeGrace = 5 * time.Second
 
-// finish closes the connection. If the client keeps sending while it watches, finish closes only
-// the sending side. A full close would make the kernel reset the connection when the client sends
-// more, and the client would lose the bytes that it has not read yet.
+// finish closes the connection, or only its sending side if the client is interactive. After a full
+// close, more data from the client would reset the connection, and unread bytes would be lost.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
@@ -101,8 +96,7 @@ func (c *streamConn) abort(reset bool) {
 	_ = c.conn.Close()
 }
 
-// A plainConn is a Conn that sends frames with ordinary Write calls instead of writev. NewConn uses
-// it for TLS connections, and for all connections on systems other than Linux.
+// A plainConn is a Conn for TLS connections, and for all connections on systems other than Linux.
 type plainConn struct {
 	streamConn
 	w io.Writer
@@ -118,8 +112,7 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 	return writeThrough(c.w, line, body, out)
 }
 
-// writeThrough writes *line, which holds the header of an HTTP chunk or nothing, and then writes
-// the bytes in c. It uses ordinary Write calls, and counts the bytes in out.
+// writeThrough writes *line and then the bytes in c with Write calls. It counts the bytes in out.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)
@@ -163,7 +156,7 @@ func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally,
 	return c.control.Flush()
 }
 
-// finish does nothing, because the response ends when the handler returns.
+// finish does nothing: the response ends when the handler returns.
 func (c *ResponseConn) finish() {}
 
 func (c *ResponseConn) abort(bool) {

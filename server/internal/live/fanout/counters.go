@@ -68,7 +68,7 @@ func (c *Counters) removeViewer(p path, reason Reason) {
 
 // A tally counts writes until flush adds the counts to Counters.
 type tally struct {
-	calls int64 // number of writev calls
+	calls int64 // writev calls
 	bytes int64
 }
 
@@ -78,8 +78,7 @@ func (t *tally) take(other *tally) {
 	*other = tally{}
 }
 
-// flush adds the counts in t to c, and resets t. One call to flush can cover the writes to many
-// viewers, which saves atomic additions.
+// flush moves the counts of t to c. One call covers many viewers, which saves atomic additions.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

@@ -113,8 +113,7 @@ func (f *Fanout) pick() *loop {
 	return least
 }
 
-// Lag returns the combined lag of all viewers. The fields Blocked and Live are current. The fields
-// Behind and Most may be up to 250 ms old (inspectEvery).
+// Lag returns the combined lag of all viewers. Behind and Most may be up to 250 ms old.
 func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // A LagReport summarizes the lag of viewers.
 type LagReport struct {
 	Blocked int // viewers with a blocked write
-	// Viewers that have exceeded a limit of Config.Allowance, and have not caught up since then.
+	// Viewers that exceeded Config.Allowance and have not caught up since.
 	Behind int
 	Most   time.Duration // the largest lag
 	Live   time.Duration // how far the slowest player is behind its publisher
@@ -24,14 +24,14 @@ func (l *LagReport) Add(other LagReport) {
 	l.Live = max(l.Live, other.Live)
 }
 
-// A lagMeter measures how far a viewer is behind. Only the goroutine that serves the viewer changes
-// it. Any goroutine may read its fields, except for start and warned.
+// A lagMeter measures the lag of a viewer. Only the goroutine that serves the viewer changes it.
+// Any goroutine may read the atomic fields.
 type lagMeter struct {
 	// The batch that is being written.
 	writing  atomic.Bool  // a blocking write is in progress
 	progress atomic.Int64 // when the connection last accepted bytes; see nanotime
 	takenAt  atomic.Int64 // when the write began; see nanotime
-	frames   atomic.Int64 // frames of the batch, when it was taken
+	frames   atomic.Int64 // frames of the whole batch
 	bytes    atomic.Int64
 
 	start   broadcast.Lag // lag of the viewer at its start; guarded by Viewer.mu
@@ -39,9 +39,8 @@ type lagMeter struct {
 	behind  atomic.Bool   // the viewer exceeded its allowance and has not caught up since
 	warned  bool          // a warning was logged; guarded by loop.mu
 
-	// live is the age of the frame that the player shows, in ns since the publisher sent it. The
-	// value assumes that the player has played everything at normal speed. If the player skips
-	// frames, it shows newer ones.
+	// The age in ns of the frame that the player shows, if it plays everything at normal speed. A
+	// player that skips frames shows newer ones.
 	live atomic.Int64
 }
 
@@ -122,5 +121,5 @@ func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load
 
 var start = time.Now()
 
-// nanotime returns the number of nanoseconds since start, by the monotonic clock.
+// nanotime returns the nanoseconds since start, by the monotonic clock.
 func nanotime() int64 { return int64(time.Since(start)) }

@@ -49,8 +49,7 @@ func (l *loop) add(v *Viewer) {
 	l.addDetached(v)
 }
 
-// addDetached adds v to l.detached, and starts the loop's goroutine if it is not running. The
-// caller must hold l.mu.
+// addDetached adds v, and starts the loop's goroutine if necessary. The caller must hold l.mu.
 func (l *loop) addDetached(v *Viewer) {
 	l.detached = append(l.detached, v)
 	switch {
@@ -139,8 +138,7 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve is the goroutine of the detached viewer v. It writes the stream to v until v ends or
-// becomes healthy (see adopt).
+// serve is the goroutine of the detached viewer v. It ends when v ends or becomes healthy.
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -159,14 +157,12 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt makes the detached viewer v healthy: from now on, the loop's goroutine writes to v. If the
-// socket accepts no more at present, or if v has ended, v stays detached and adopt returns false.
+// adopt makes the detached viewer v healthy. It returns false if v has ended or its socket is full.
 func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
-	// The loop may have written newer frames to its healthy viewers already. v must get these
-	// frames before it becomes one of the healthy viewers.
+	// v must first get the frames that the healthy viewers may already have.
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}

@@ -15,8 +15,8 @@ const (
 	LagFrames                   // dropped by policy: the lag exceeds the allowance in frames
 	LagTime                     // dropped by policy: the lag exceeds the allowance in time
 	Evicted                     // dropped by policy: the ring no longer has the next frame
-	// dropped: the client accepted no data for longer than the stall timeout, did not read its
-	// replies, or took too long to send a message.
+	// dropped: the client accepted no data within the stall timeout, did not read its replies, or
+	// took too long to send a message
 	Stalled
 	Drained          // dropped: the time to drain is over
 	Crowded          // dropped: memory was short, and the viewer was behind

@@ -4,9 +4,9 @@ import "github.com/millrace-io/millrace"
 
 // A response holds the bytes that are sent to a viewer next, and the bytes that end the response.
 type response struct {
-	// The bytes that are sent next. The bytes stay here until the connection has accepted them.
+	// The bytes that the connection has not accepted yet.
 	pending millrace.Chain
-	chunks  chunkWriter // chunks.line is written before pending
+	chunks  chunkWriter // chunks.line is sent before pending
 	// The bytes that tell the client that the stream has ended. The last chunk of a response with
 	// chunks is not included.
 	ending millrace.Chain

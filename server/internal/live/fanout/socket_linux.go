@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorLen limits the pieces of memory that one system call writes. A batch has at most 64 pieces,
-// and the response's head needs a few more. The kernel accepts up to 1024.
+// vectorLen is the maximum number of pieces in one system call. A batch has at most 64, and the
+// response's head needs a few more. The kernel accepts 1024.
 const vectorLen = 64 + 8
 
 // A vector is the scratch memory of a goroutine that writes to viewers. It also counts the writes.
@@ -20,14 +20,13 @@ type vector struct {
 	tally
 }
 
-// A socketConn writes to the file descriptor of a connection, with one system call per batch. If
-// the kernel's buffer is full, tryWrite returns and write waits.
+// A socketConn writes to the file descriptor of a connection, with one system call per batch.
 type socketConn struct {
 	streamConn
 	raw syscall.RawConn
 	fn  func(fd uintptr) bool // the method value s.writeFD; stored, because creating one allocates
 
-	// Arguments and results of the current call to write or tryWrite.
+	// Arguments and results of the current call.
 	line     *[]byte
 	chain    *millrace.Chain
 	vec      *vector

@@ -6,6 +6,5 @@ package fanout
 // writes.
 type vector struct{ tally }
 
-// newSocketConn always returns nil, because socketConn exists only on Linux. On this system, each
-// viewer has a separate goroutine.
+// newSocketConn returns nil, because socketConn exists only on Linux.
 func newSocketConn(streamConn) Conn { return nil }

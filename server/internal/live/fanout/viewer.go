@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies is the maximum number of bytes in the queue of replies to a viewer. The queue has room
-// for a hundred usual replies.
+// MaxReplies is the maximum size of the queue of replies to a viewer, in bytes. It has room for a
+// hundred usual replies.
 const MaxReplies = 16 << 10
 
 // A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
@@ -42,10 +42,10 @@ type Viewer struct {
 
 	out      response
 	more     bool // take must be called again without waiting
-	began    bool // some frames were taken
+	began    bool // frames were taken
 	finished bool
 	sent     atomic.Int64 // bytes of the response that were sent
-	written  tally        // counts of the current write of writePending
+	written  tally        // counts of the current write
 	missed   broadcast.Missed
 	lag      lagMeter
 
@@ -53,9 +53,8 @@ type Viewer struct {
 	paused atomic.Bool  // the client wants no frames at present
 	held   bool         // take has returned no frames because the client has paused
 
-	// mu guards replies, cursor and lag.start. The goroutine that serves the viewer holds mu to
-	// replace cursor and lag.start, but reads them without mu. Other goroutines hold mu to read
-	// them.
+	// mu guards replies, cursor and lag.start. The goroutine that serves the viewer may read cursor
+	// and lag.start without mu, but holds mu to replace them.
 	mu      lock.Mutex
 	replies millrace.Chain // to be sent before the next batch
 }
@@ -70,7 +69,7 @@ func newViewer(src *source, cfg ViewerConfig) *Viewer {
 	return v
 }
 
-// begin sets the position in the ring at which v begins. It takes ownership of the cursor in s.
+// begin sets the position in the ring at which v begins. It takes ownership of s.Cursor.
 func (v *Viewer) begin(s Start) {
 	v.cursor, v.lag.start = s.Cursor, s.Lag
 	v.lag.setLive(s.Age)
@@ -89,16 +88,14 @@ func (v *Viewer) Append(p []byte) {
 	out.chunks.line = nil
 }
 
-// SetChunked makes v send everything from now on in HTTP/1.1 chunks. That includes the bytes of
-// later calls to Append.
+// SetChunked makes v send everything from now on in HTTP/1.1 chunks.
 func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 
-// SetEnd makes v send the bytes in c after the last frame, if the stream ends properly; see
-// Reason.Complete. It takes ownership of c.
+// SetEnd makes v send c after the last frame, if the stream ends properly; see Reason.Complete. It
+// takes ownership of c.
 func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 
-// SetPaused(true) makes v take no more frames. SetPaused(false) makes v take frames again, from the
-// position that Session.Restart returns.
+// SetPaused pauses or resumes v. After a pause, v continues where Session.Restart says.
 func (v *Viewer) SetPaused(paused bool) {
 	v.paused.Store(paused)
 	if v.loop != nil {
@@ -106,11 +103,10 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply queues the bytes in p to be sent before the next batch of the stream. It borrows p. If the
-// queue of replies would exceed MaxReplies bytes, Reply does not queue p and returns false.
+// Reply sends a copy of p before the next batch of the stream. It returns false, and sends nothing,
+// if the queue of replies would exceed MaxReplies bytes.
 //
-// Reply must not be called after SetChunked, because p would then be in the same chunk as the
-// batch.
+// Reply must not be called after SetChunked, because p would become part of a chunk.
 func (v *Viewer) Reply(p []byte) bool {
 	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= MaxReplies
@@ -124,8 +120,7 @@ func (v *Viewer) Reply(p []byte) bool {
 	return room
 }
 
-// takeReplies moves the bytes that Reply has queued to v.out.pending. Only the goroutine that
-// serves v calls it.
+// takeReplies moves the queued replies to v.out.pending. Only the goroutine that serves v calls it.
 func (v *Viewer) takeReplies() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -158,8 +153,7 @@ func (v *Viewer) signal() {
 	}
 }
 
-// finish ends v if v has not ended yet, and releases everything that v holds. The goroutine that
-// serves v calls finish last.
+// finish ends v, and releases everything that v holds. The goroutine that serves v calls it last.
 func (v *Viewer) finish() {
 	if v.finished {
 		return
@@ -182,8 +176,7 @@ func (v *Viewer) finish() {
 // collector, because that Chain may be in an inconsistent state.
 func (v *Viewer) abandon() {
 	defer func() {
-		// After the first panic, v may be in an inconsistent state, so finish may panic too.
-		// Without this recovery, the whole process would end.
+		// finish may panic too, because v may be inconsistent.
 		if cause := recover(); cause != nil {
 			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause",
 				fmt.Sprint(cause))
@@ -203,9 +196,9 @@ func (v *Viewer) fallBehind(reason Reason) bool {
 	return true
 }
 
-// inspect checks the lag of a viewer that has its own goroutine, and returns the lag. If the
-// connection has accepted no bytes for longer than Config.Stall, inspect ends v. If Config.Drop is
-// set, inspect also ends v when the lag exceeds Config.Allowance. The caller must hold loop.mu.
+// inspect returns the lag of a detached viewer. It ends v if the connection has accepted nothing
+// for Config.Stall, or if Config.Drop is set and the lag exceeds Config.Allowance. The caller must
+// hold loop.mu.
 func (v *Viewer) inspect(now int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -250,9 +243,8 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns how long the current blocking write to the connection has taken so far. A
-// blocking write waits until the connection has accepted all bytes. If no blocking write is in
-// progress, WritingFor returns false.
+// WritingFor returns the duration of the current blocking write to the connection so far. It
+// returns false if there is none.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -260,12 +252,8 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(nanotime() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns how far v is behind, measured as the time since the current blocking write to the
-// connection began (see WritingFor). Lag returns 0 in these cases:
-//
-//   - No blocking write is in progress.
-//   - The write contains no frames and no frames wait in the ring. The write may contain only the
-//     header of the response, for example.
+// Lag returns the time since the current blocking write began (see WritingFor). It returns 0 if
+// there is none, or if neither the write nor the ring has frames for v.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0

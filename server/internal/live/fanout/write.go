@@ -15,7 +15,7 @@ const (
 	ended
 )
 
-// writeNow writes the new frames without waiting, with one system call per batch.
+// writeNow writes the new frames without waiting.
 func (v *Viewer) writeNow(out *vector) writeState {
 	for !v.hasEnded() {
 		if v.out.empty() {
@@ -65,9 +65,8 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of v.out.pending. The first call writes even if there is nothing to
-// write, because a ResponseWriter then sends its header. Otherwise the client of a stream without
-// frames would have to wait for the header.
+// writePending writes all of v.out.pending. The first call always writes, because a ResponseWriter
+// then sends its header, even if the stream has no frames.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -126,8 +125,8 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v takes no frames because the client has paused. After the client has
-// resumed, the first call to holds moves v to the position that v.session.Restart returns.
+// holds reports whether v takes no frames because of a pause. After the pause, it moves v to the
+// position that Session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {

@@ -1,9 +1,8 @@
 // Package feed makes the frames of a live stream from the FLV tags of its publishers.
 //
-// A [Feed] belongs to one stream, and continues when the publisher changes. It adjusts the
-// timestamps of a publisher so that they follow the earlier publishers' timestamps. It drops tags
-// that the stream already has, and finds the tags at which viewers can start. It uses package
-// flvstream, and publishes to a [rendition.Set].
+// A [Feed] belongs to one stream, and continues when the publisher changes. It makes the timestamps
+// of the publishers continuous, drops tags that the stream already has, and finds the tags at which
+// viewers can start. It publishes to a [rendition.Set].
 package feed
 
 import (
@@ -18,9 +17,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Feed turns FLV tags into frames, and collects facts about the stream from the tags. Only the
-// goroutine of the stream's publisher uses it. That goroutine calls Begin or Resume, and then
-// Write.
+// A Feed turns FLV tags into frames, and collects facts about the stream. Only the publisher's
+// goroutine uses it: it calls Begin or Resume, and then Write.
 type Feed struct {
 	log    *slog.Logger
 	memory *millrace.Pool
@@ -33,8 +31,8 @@ type Feed struct {
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
-	// unkept is the number of bytes that have arrived from the publisher since the last published
-	// frame. Over RTMP, unkept already includes the frame that Write publishes; see Skip.
+	// unkept is the number of bytes that have arrived since the last published frame. Over RTMP, it
+	// includes the frame that Write publishes; see Skip.
 	unkept int
 
 	starts   flvstream.StartFinder
@@ -83,17 +81,15 @@ type Publisher struct {
 	Skipped int // bytes that came before the first tag
 }
 
-// Begin prepares f for the stream's first publisher. It must be called before the publisher's first
-// tag.
+// Begin prepares f for the stream's first publisher. It must be called before the first tag.
 func (f *Feed) Begin(p Publisher) {
 	f.address, f.unkept = p.Address, p.Skipped
 	f.follow(p.Epoch)
 	f.out.SetPublisher(p.Address)
 }
 
-// Resume prepares f for a further publisher of the stream. It is called instead of Begin. now is
-// the current monotonic time, in ns. pause is the time since the last frame, or 0 if there was
-// none.
+// Resume prepares f for a further publisher, and is called instead of Begin. now is the monotonic
+// time, in ns. pause is the time since the last frame, or 0 if there was none.
 func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	f.keys.Pause()
 	f.farLogged = false // the time between two publishers does not count as a GOP
@@ -108,9 +104,9 @@ func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for the tags of a new publisher with the given epoch. If this epoch is not 0
-// and equals the epoch of the previous publisher, this node has reconnected to the same owner of
-// the stream. f then drops the frames that the stream already has.
+// follow prepares f for a publisher with the given epoch. If the previous publisher has the same
+// epoch, and it is not 0, this node has reconnected to the owner of the stream. f then drops the
+// frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -130,12 +126,12 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip adds n to the number of bytes that have arrived since the last published frame. If the
-// publisher uses RTMP, n includes the bytes of the frame that is passed to Write next.
+// Skip adds n to the number of bytes that have arrived since the last published frame. Over RTMP, n
+// includes the bytes of the next frame.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
-// Write publishes the tag t, unless the stream already has this tag. It takes ownership of c, which
-// holds all bytes of the tag. now is the current monotonic time, in ns.
+// Write publishes the tag t, unless the stream already has it. It takes ownership of c, which holds
+// all bytes of t. now is the monotonic time, in ns.
 func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	f.starts.Note(t)
 	f.presence.Note(t)
@@ -171,14 +167,13 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	return f.write(t, c, now)
 }
 
-// leave releases the bytes of a tag that is not published, and adds their number to f.unkept.
+// leave releases a tag that is not published, and adds its size to f.unkept.
 func (f *Feed) leave(c *millrace.Chain) {
 	f.unkept += c.Len()
 	c.Release()
 }
 
-// warnOfCodecs logs a warning if the stream has codecs that browsers, MP4 and HLS do not support.
-// It logs this warning only once.
+// warnOfCodecs logs once if the stream has codecs that browsers, MP4 and HLS do not support.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -281,9 +276,8 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
-// repeatHeaders publishes the sequence headers of a track again. The tag t belongs to this track.
-// repeatHeaders is called when the track has returned, because viewers that came while the track
-// was missing do not have them.
+// repeatHeaders publishes the sequence headers of a returned track again, for viewers that came
+// while the track was missing. t belongs to this track.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)
@@ -327,8 +321,7 @@ func (f *Feed) noteKeys(timestamp uint32, key bool) {
 	// because a single timestamp may be wrong.
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
 		f.farLogged = true
-		// Log in another goroutine, because writing to the log may block, and the stream must not
-		// wait.
+		// Log in another goroutine, because writing to the log may block.
 		go f.log.Warn(
 			"keyframes are far apart: viewers start at the last one, and stay that far behind live "+
 				"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than",
@@ -364,9 +357,8 @@ func (f *Feed) isStart(t flv.Tag) bool {
 	return start
 }
 
-// configure publishes the tag t, which viewers need before they can start. It also stores a copy of
-// the tag for later viewers in the Chain named part. configure takes ownership of c, which holds
-// all bytes of the tag.
+// configure publishes the tag t, and stores a copy for later viewers in part. It takes ownership of
+// c, which holds all bytes of t.
 func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	flvstream.Keep(f.memory, part, c)
 	if t.Metadata {

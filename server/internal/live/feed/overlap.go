@@ -15,8 +15,7 @@ type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // see Feed.continues; nil if there was no earlier publisher
 
-	// These fields describe the frames received from the owner so far. starts finds the frames at
-	// which viewers can start.
+	// These fields describe the frames received from the owner so far.
 	starts flvstream.StartFinder
 	start  frameID // the newest frame at which viewers can start
 	frames int     // number of tags from start on; 0 if there is no start

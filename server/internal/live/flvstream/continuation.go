@@ -7,17 +7,16 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Continuation adjusts the tags of a publisher so that they continue the tags of earlier
-// publishers. The timestamps of the stream advance by the time that has passed since the last
-// frame. Video is dropped up to the first keyframe, because that video refers to frames that the
-// viewers do not have.
+// A Continuation adjusts a publisher's tags so that they continue the tags of earlier publishers.
+// The timestamps advance by the time since the last frame. Video is dropped up to the first
+// keyframe, because it refers to frames that viewers do not have.
 //
-// The zero value changes no timestamps and drops no frames. It drops only headers and metadata that
-// the stream already has.
+// The zero value changes no timestamps. It drops only headers and metadata that the stream already
+// has.
 type Continuation struct {
 	timed bool // the stream has a clock, because it has had a frame
-	// The timestamp of the last frame before this publisher. No tag gets an earlier timestamp.
-	// While past is true, each frame of this publisher sets last to its own timestamp.
+	// The timestamp of the last frame before this publisher. No tag gets an earlier one. While past
+	// is true, it is the timestamp of this publisher's latest frame.
 	last   uint32
 	lastAt int64  // when the last frame was published, in ns of a monotonic clock
 	begun  bool   // the first frame has come, so shift is known
@@ -29,16 +28,15 @@ type Continuation struct {
 	needsKey bool // video is dropped up to the next keyframe
 }
 
-// Continue returns a Continuation for the next publisher of a stream. The argument timed reports
-// whether the stream has had a frame. If timed is true, ts is the timestamp of the latest frame, in
-// ms, and lastAt is the time at which that frame was published, in ns of a monotonic clock.
+// Continue returns a Continuation for the next publisher of a stream. timed reports whether the
+// stream has had a frame. If so, ts is the timestamp of the latest frame, in ms, and lastAt is the
+// time of its publication, in ns of a monotonic clock.
 func Continue(timed bool, ts uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: ts, lastAt: lastAt, needsKey: true}
 }
 
-// Begin must be called with each tag before Fit. It returns true if the tag t is the first frame of
-// the new publisher and an earlier publisher has also sent frames. The current time, now, is in ns
-// of the monotonic clock.
+// Begin must be called with each tag before Fit. It reports whether t is the first frame of this
+// publisher and an earlier publisher has also sent frames. now is in ns of the monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -47,16 +45,16 @@ func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	return true
 }
 
-// Last returns the timestamp of the last frame that an earlier publisher has sent, in ms. It must
-// be called before the second frame of this publisher is passed to Fit.
+// Last returns the timestamp of the last frame of an earlier publisher, in ms. It must be called
+// before the second frame of this publisher is passed to Fit.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit adjusts the timestamp of a tag, both in t and in c, which holds the whole tag. The caller
-// must have called Begin with t. The current time, now, is in ns of the monotonic clock.
+// Fit adjusts the timestamp of a tag, both in t and in c, which holds the whole tag. Begin must be
+// called with t first. now is in ns of the monotonic clock.
 //
-// If Fit returns false, the caller must drop the tag. Such a tag is a header or metadata that the
-// preamble already has, or video before the first keyframe. A keyframe of a secondary track does
-// not count as the first keyframe; see [StartFinder.Secondary].
+// If Fit returns false, the caller must drop the tag: it is in the preamble already, or it is video
+// before the first keyframe. Keyframes of secondary tracks do not count; see
+// [StartFinder.Secondary].
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, now int64, finder *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,

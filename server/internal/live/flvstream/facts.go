@@ -9,11 +9,9 @@ import (
 )
 
 // Facts describe the tracks and the keyframes of a stream. Any goroutine may read them. Only the
-// goroutine of the stream's publisher may change them, except that the code that ends the stream
-// may also call SetKnown.
+// publisher's goroutine may change them, but the code that ends the stream may also call SetKnown.
 type Facts struct {
-	// The tracks that the first publisher announced, as flags of an FLV header. Promised does not
-	// change.
+	// The tracks that the first publisher announced, as flags of an FLV header; constant.
 	Promised uint32
 	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
 	// Counts how often a track has disappeared or returned. A conversion compares the number with
@@ -41,12 +39,11 @@ type Facts struct {
 // NewFacts returns the Facts of a stream without frames.
 func NewFacts() *Facts { return &Facts{known: make(chan struct{})} }
 
-// SetKnown records that no further tracks are expected in Tracks. It is called when all announced
-// tracks have come, when TrackWait has passed, or when the stream has ended.
+// SetKnown records that no further tracks are expected: all announced tracks have come, TrackWait
+// has passed, or the stream has ended.
 func (f *Facts) SetKnown() { f.knownOnce.Do(func() { close(f.known) }) }
 
-// Known returns a channel that is closed when no further tracks are expected in Tracks; see
-// SetKnown.
+// Known returns a channel that is closed when no further tracks are expected; see SetKnown.
 func (f *Facts) Known() <-chan struct{} { return f.known }
 
 // AllPromised reports whether all announced tracks exist.

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// trackNames lists the boolean values in onMetaData that announce the tracks of a stream. These
-// values must be correct, because players in browsers wait for every announced track.
+// trackNames lists the values in onMetaData that announce tracks. They must be correct, because
+// players in browsers wait for every announced track.
 var trackNames = [...]struct {
 	name string // as in AMF0: the length, the name, and the type code of a boolean
 	flag uint32
@@ -20,14 +20,13 @@ var trackNames = [...]struct {
 	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
-// maxMetadata is the maximum size, in bytes, of metadata that StateTracks corrects. The limit is
-// needed because StateTracks copies the metadata for each viewer. Usually, metadata is smaller than
-// 1 KiB.
+// maxMetadata limits the metadata that StateTracks corrects, in bytes, because each viewer gets a
+// copy. Usually, metadata is smaller than 1 KiB.
 const maxMetadata = 16 << 10
 
-// StateTracks corrects the values of hasVideo and hasAudio in an onMetaData tag. The argument flags
-// contains VideoFlag if there is video, and AudioFlag if there is audio. If a value changes,
-// StateTracks replaces the content of tag with a copy in a block of the pool p.
+// StateTracks corrects hasVideo and hasAudio in an onMetaData tag. flags contains VideoFlag if
+// there is video, and AudioFlag if there is audio. If a value changes, StateTracks replaces the
+// content of tag with a copy from the pool p.
 func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 	if tag.Len() > maxMetadata {
 		return

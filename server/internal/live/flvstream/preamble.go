@@ -7,10 +7,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Preamble holds the tags that a viewer needs before it can start at a keyframe. The tags are in
-// the order in which the viewer gets them. They are copies, because a reference to a small tag
-// would keep the whole block of memory in which the tag arrived. The owner calls Release at the
-// end.
+// A Preamble holds the tags that a viewer needs before it can start at a keyframe, in order. They
+// are copies, because a reference to a small tag would keep the whole block of memory in which the
+// tag arrived. The owner must call Release.
 type Preamble struct {
 	// Without marks the tracks that have no frames at present. CloneTo omits the tags of these
 	// tracks.
@@ -19,17 +18,15 @@ type Preamble struct {
 	parts []part // sorted by place
 }
 
-// A part is a sequence header or a metadata tag in a Preamble. A Preamble has only the newest tag
-// of each kind for each track.
+// A part is the newest sequence header or metadata tag of a track in a Preamble.
 type part struct {
 	place int
 	tag   millrace.Chain
 }
 
 const (
-	// MaxPart is the maximum size, in bytes, of a tag in a Preamble. The limit is needed because a
-	// stream keeps these tags in addition to its ring. Sequence headers and metadata are usually
-	// smaller than 1 KiB.
+	// MaxPart is the maximum size, in bytes, of a tag in a Preamble, which a stream keeps in
+	// addition to its ring. Sequence headers and metadata are usually smaller than 1 KiB.
 	MaxPart = 256 << 10
 	// maxTrackParts is the maximum number of tags of additional tracks in a Preamble. Together,
 	// these tags may have at most MaxPart bytes. Encoders send fewer than ten such tags.
@@ -62,13 +59,12 @@ func placeOf(t flv.Tag) int {
 	return -1
 }
 
-// InPreamble reports whether t is a tag that a Preamble keeps: a sequence header or metadata, of at
-// most MaxPart bytes.
+// InPreamble reports whether t is a sequence header or metadata of at most MaxPart bytes.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain in p that holds tags of the kind and track of t. The Chain contains the
-// previous such tag, or is empty if t is the first. The Preamble p owns the Chain. If InPreamble(t)
-// is false, or if p has no room for t, Part returns nil.
+// Part returns the Chain in p for tags of the kind and track of t. It holds the previous such tag,
+// if there is one. p owns the Chain. If InPreamble(t) is false, or if p has no room for t, Part
+// returns nil.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
 	if place < 0 {
@@ -93,7 +89,7 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 }
 
 // CloneTo appends references to the tags of p to dst, which then owns the references. It omits the
-// tags of the tracks in p.Without.
+// tracks in p.Without.
 func (p *Preamble) CloneTo(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()

@@ -16,9 +16,8 @@ const (
 	longestStep = 500
 )
 
-// A Presence determines which tracks a publisher really sends. Absent tracks must be removed from
-// the headers of a stream, because browsers wait for every announced track, even if the track has
-// no frames.
+// A Presence determines which tracks a publisher really sends. Browsers wait for every announced
+// track, so absent tracks must be removed from the headers of a stream.
 type Presence struct{ video, audio trackPresence }
 
 // A trackPresence measures how long a track has sent no frames. The timestamps of the other track
@@ -67,7 +66,7 @@ func (p *trackPresence) step(ts uint32) uint32 {
 
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
-// Absent reports whether the publisher sends no track of type t, or has stopped sending this track.
+// Absent reports whether the publisher has never sent a track of type t, or has stopped sending it.
 func (p *Presence) Absent(t flv.Type) bool {
 	track, most := &p.video, uint32(videoAbsentAfter)
 	if t == flv.TypeAudio {

@@ -19,9 +19,8 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave is how far, in ms, a frame may be behind the latest timestamp of the stream. Audio and
-// video frames are often a little behind each other. If a frame is further behind, the publisher's
-// clock is assumed to have restarted.
+// Interleave is how far, in ms, a frame may be behind the latest timestamp of the stream. If a
+// frame is further behind, the publisher's clock is assumed to have restarted.
 const Interleave = 5000
 
 // TrackWait is how long, in ms, to wait for further tracks after the first frame of a stream.

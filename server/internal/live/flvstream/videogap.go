@@ -4,20 +4,17 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is the time without video, in ms, after which new viewers start with audio. The
-// time is this long because some encoders send a frame only every few seconds while they show
-// slides.
-//
-// Any video frame ends the pause, even if it is not a keyframe, because a keyframe will follow.
+// VideoGapAfter is the time without video, in ms, after which new viewers start with audio. It is
+// long because some encoders of slides send a frame only every few seconds. Any video frame ends
+// the gap, because a keyframe will follow.
 const VideoGapAfter = 10_000
 
-// A VideoGap detects that video has stopped while audio continues. The reason may be that the
-// camera is off, or that the publisher has announced video but never sent any. New viewers then
-// start with audio, because they would otherwise wait forever for video.
+// A VideoGap detects that video has stopped, or was never sent, while audio continues. New viewers
+// then start with audio, because they would otherwise wait forever for video.
 //
-// There is no gap while the stream still has a keyframe at which viewers can start. For example,
-// the encoder x264 may hold back the frames of a still image for forty seconds. Viewers need the
-// old keyframe to decode the next frames.
+// There is no gap while the stream still has a keyframe at which viewers can start. x264, for
+// example, may hold back the frames of a still image for forty seconds. Viewers need the old
+// keyframe to decode them.
 type VideoGap struct {
 	Open bool // there is a gap
 
@@ -28,8 +25,8 @@ type VideoGap struct {
 	since uint32
 }
 
-// Note processes the next tag, and reports whether there is a gap. It calls hasKeyframe to find out
-// whether the stream still has a keyframe at which viewers can start.
+// Note processes the next tag, and reports whether there is a gap. hasKeyframe must report whether
+// the stream still has a keyframe at which viewers can start.
 func (g *VideoGap) Note(t flv.Tag, hasKeyframe func() bool) bool {
 	switch {
 	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start with the default track

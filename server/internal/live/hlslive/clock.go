@@ -7,16 +7,14 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock assigns dates and durations to the fragments of a stream. The date of a fragment is
-// the date of the previous fragment plus the duration of the previous fragment, except for
-// corrections. The dates never go back by more than clockStep.
+// A mediaClock assigns dates and durations to the fragments of a stream. Each date is the end of
+// the previous fragment, except for corrections. Dates never go back by more than clockStep.
 type mediaClock struct {
 	line mp4.Timeline
 	date time.Time // date of the next fragment
-	cut  bool      // the latest fragment is longer than the maximum duration passed to add
+	cut  bool      // the latest fragment exceeded maxDuration
 
-	// The following fields compare the dates of fragments with the wall clock. If the dates differ
-	// from the wall clock, the date of the next fragment is corrected.
+	// State of the comparison between dates and the wall clock.
 	last  time.Time     // when the latest fragment arrived
 	since time.Time     // when the comparison began
 	seen  time.Duration // total duration of the fragments since then
@@ -34,10 +32,10 @@ const (
 	//
 	// If no fragment arrives for longer than clockSlack, a new period begins.
 	clockSlack = time.Second
-	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
-	// the maximum of each correction. The corrections are needed because the publisher's clock and
-	// the wall clock drift apart. No small correction is made while all fragments are late (see
-	// clockSlack).
+	// clockTime is the time between two small corrections of the dates in a playlist. Each
+	// correction moves the dates by up to clockStep towards the wall clock. The corrections are
+	// needed because the publisher's clock drifts. While all fragments are late, the dates are not
+	// corrected.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -47,8 +45,7 @@ func (c *mediaClock) begin(date time.Time) {
 	c.compare()
 }
 
-// compare restarts the comparison of the dates with the wall clock. Earlier fragments no longer
-// count.
+// compare restarts the comparison of the dates with the wall clock.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
 // add returns the duration and the date of f in the playlist. arrivalTime is the time when f

@@ -1,13 +1,12 @@
-// Package hlslive makes the HLS of a live stream: playlists, segments and parts. Players can
-// request the next part before it exists. The request then waits for the part.
+// Package hlslive makes the HLS of a live stream: playlists, segments and parts. A request for the
+// next part waits until the part exists.
 //
-// A [Window] reads the fragments of the stream from a [Source], and adds them to an hls.Window
-// while players send requests:
+// A [Window] reads the fragments of the stream from a [Source], and adds them to an hls.Window:
 //   - probe.go chooses the durations of segments and parts from the first fragments.
 //   - clock.go assigns a date to each fragment.
 //   - store.go saves complete segments to a [SegmentStore], where other nodes find them.
 //
-// In a cluster, only the node that owns the stream has a Window for the stream; see [Owner].
+// In a cluster, only the node that owns the stream has a Window for it; see [Owner].
 package hlslive
 
 import (
@@ -24,7 +23,7 @@ import (
 
 // Config configures HLS.
 type Config struct {
-	Part     time.Duration // the usual duration of a part
+	Part     time.Duration // usual duration of a part
 	Segment  time.Duration // a segment ends at the first keyframe after this time
 	Segments int           // number of segments in a playlist, if they have the recommended length
 	MaxBytes int64         // limits the memory of a stream's segments
@@ -34,7 +33,7 @@ type Config struct {
 type Shared struct {
 	Config   *Config
 	Store    SegmentStore   // nil if segments are only in this process
-	Waiting  *limit.Limiter // limits the requests that wait
+	Waiting  *limit.Limiter // limits the waiting requests
 	Counters Counters
 }
 
@@ -78,12 +77,11 @@ func mediaName(m mp4.Movie) string {
 // AppendInit, KeyInterval and ExpectsKey may be called while the Window's mutex is held. They must
 // not block, and must not call the Window.
 type Source interface {
-	// Next appends the next fragment to dst, which then owns the fragment. It returns io.EOF at the
-	// end of the stream.
+	// Next appends the next fragment to dst, which then owns it. It returns io.EOF at the end.
 	Next(ctx context.Context, dst *millrace.Chain) (Fragment, error)
 	// AppendInit appends a reference to the latest fragment's init segment to dst.
 	AppendInit(dst *millrace.Chain)
-	// KeyInterval returns the usual distance between two keyframes, or 0 if it is unknown.
+	// KeyInterval returns the usual time between two keyframes, or 0 if it is unknown.
 	KeyInterval() time.Duration
 	// ExpectsKey reports whether the stream has had keyframes, and still has video.
 	ExpectsKey() bool
@@ -91,7 +89,7 @@ type Source interface {
 	Release()
 }
 
-// A Fragment describes a fragment of MP4.
+// A Fragment describes an MP4 fragment.
 type Fragment struct {
 	mp4.FragmentInfo
 	Movie     *mp4.Movie // describes the init segment
@@ -109,22 +107,20 @@ type Owner interface {
 }
 
 // A SegmentStore keeps recent HLS segments, so that they outlive this node. Its methods may be
-// called from any goroutine. The Save methods do not block. The objects are saved in the order of
-// the calls, but some may be lost.
+// called from any goroutine. The Save methods do not block. They save objects in the order of the
+// calls, and may lose some.
 type SegmentStore interface {
-	// Save stores an init segment or a segment of a stream for a while. It takes ownership of body.
+	// Save stores an init segment or a segment for a while. It takes ownership of body.
 	Save(stream string, o hls.Object, body *millrace.Chain)
 
-	// SaveState stores the state of a stream's playlist. It replaces the stored state, unless the
-	// stored state has a later epoch.
+	// SaveState stores the state of a stream's playlist, unless the stored state has a later epoch.
 	SaveState(stream string, epoch uint64, state []byte)
 
 	// LoadState returns the state that was saved last, or nil.
 	LoadState(ctx context.Context, stream string) ([]byte, error)
 }
 
-// ErrElsewhere means that this node does not serve HLS for a stream, because this node does not own
-// the stream.
+// ErrElsewhere means that another node owns the stream and serves its HLS.
 var ErrElsewhere = errors.New("the stream is at another node")
 
 var errTracksChanged = errors.New("the tracks of the stream changed")
@@ -134,7 +130,7 @@ var errTracksChanged = errors.New("the tracks of the stream changed")
 // used smaller numbers.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
-// After combines n and m. Each field of the result is the greater of the two values.
+// After returns the greater value of each field of n and m.
 func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN),
 		max(n.Discontinuity, m.Discontinuity)}

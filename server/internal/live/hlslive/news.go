@@ -9,7 +9,7 @@ const silentTargets = 3
 // The news struct of a Window wakes the requests that wait for a new part or segment. Window.mu
 // guards the struct.
 type news struct {
-	changed chan struct{} // closed and replaced when requests must check again
+	changed chan struct{} // closed and replaced when the playlist changes or waiters must give up
 	silence *time.Timer   // calls Window.noteSilence
 	silent  bool          // no part or segment has been added for a while; see silentTargets
 	waiting int           // number of requests that wait

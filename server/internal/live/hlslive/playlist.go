@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A Playlist has the text of a playlist. Several requests share a Playlist, so it must not be
-// changed.
+// A Playlist has the text of a playlist. Several requests share it, so it must not be changed.
 type Playlist struct {
 	Text   []byte
 	Gzip   []byte        // Text, compressed with gzip
@@ -17,7 +16,7 @@ type Playlist struct {
 	Late   bool          // the requested part is missing: no part has been added for a while
 }
 
-// gzipWriters reuses gzip writers, because each uses about a megabyte of memory.
+// gzipWriters reuses gzip writers, which take about a megabyte each.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
 
 func newPlaylist(text []byte, target time.Duration) *Playlist {

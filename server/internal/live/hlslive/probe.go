@@ -21,7 +21,7 @@ type probe struct {
 	keys  int           // number of keyframes in list
 	key   time.Duration // time of the last keyframe
 	keyAt time.Duration // the same time, relative to the beginning of the first fragment
-	group time.Duration // the longest distance between two consecutive keyframes
+	group time.Duration // the longest time between two consecutive keyframes
 }
 
 type probed struct {
@@ -36,7 +36,7 @@ func (p *probe) release() {
 	}
 }
 
-// add adds the fragment f. It takes ownership of body, the bytes of f.
+// add adds the fragment f, and takes ownership of body.
 func (p *probe) add(f Fragment, body *millrace.Chain) {
 	if f.NewInit && len(p.list) > 0 || f.AfterLoss { // no player has seen the earlier fragments
 		p.release()
@@ -70,25 +70,22 @@ const (
 	// minFragments is how many fragments are needed to determine their usual duration. If all
 	// fragments together are at least twice as long as Config.Segment, fewer fragments are enough.
 	minFragments = 6
-	// minParts is the minimum length of the first segment, as a number of parts. Players that use
-	// parts stay three parts before the end of the playlist (PART-HOLD-BACK).
+	// minParts is the minimum number of parts in the first segment. Players that use parts stay
+	// three parts before the end of the playlist (PART-HOLD-BACK).
 	minParts = 3
 	// maxFragments limits how many fragments are held before the first playlist is made. The limit
 	// is high: two segments have only a few hundred fragments.
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the maximum duration of a part with video. A part must last at least 85% of the
-	// maximum, which is 240 ms. A part also consists of whole frames. From 23.9 to 60 frames per
-	// second, there is always a number of frames that lasts from 240 to 282 ms, with a few
-	// milliseconds to spare for rounded timestamps.
-	//
-	// At 25 frames per second, for example, 6 frames last 240 ms, and 7 frames last 280 ms.
+	// videoPart is the maximum duration of a part with video. A part must last at least 85% of it,
+	// 240 ms. From 23.9 to 60 frames per second, a whole number of frames always lasts from 240 to
+	// 282 ms, with a few milliseconds to spare for rounded timestamps.
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the minimum duration of the second segment; see firstEnd. If the distance between
-	// two keyframes is less than four times minRest, the minimum is a quarter of the distance.
+	// minRest is the minimum duration of the second segment (see firstEnd), unless a quarter of the
+	// keyframe interval is shorter.
 	minRest = 500 * time.Millisecond
 	// A segment may end at a keyframe that comes up to earlyKey before the duration Config.Segment
 	// is reached. If the segment continued to the following keyframe, it would be twice as long,
@@ -100,7 +97,7 @@ const (
 	evenSlack = 5 * time.Millisecond
 )
 
-// interval returns the distance between two keyframes, or 0 if it is unknown.
+// interval returns the time between two keyframes, or 0 if it is unknown.
 func (p *probe) interval() time.Duration {
 	if p.keys > 1 {
 		return p.group
@@ -108,9 +105,8 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the fragments suffice for choosing the durations of segments and parts,
-// and for making a first segment. If the stream has video, the distance between two keyframes must
-// be known, too. If no keyframe arrives for a long time, the fragments suffice anyway.
+// enough reports whether the durations of segments and parts can be chosen, and a first segment can
+// be made. If the stream has video, this also needs two keyframes, or a long wait for them.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -126,8 +122,6 @@ func (p *probe) enough() bool {
 		wait = 2 * p.cfg.Segment
 	}
 	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
-	// Wait for at least minFragments fragments. Fewer are enough if they last as long as two
-	// segments, for example because the video consists of slides.
 	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }

@@ -101,9 +101,8 @@ func (w *Window) isNext(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// await waits until done returns true or an error. It calls done once at the beginning, and then
-// each time that w wakes the waiting requests. await holds w.mu while it calls done. A request that
-// waits counts towards the limit Shared.Waiting.
+// await waits until done returns true or an error. It holds w.mu while it calls done, and calls
+// done again after each change. A waiting request counts towards Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

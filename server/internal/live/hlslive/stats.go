@@ -65,8 +65,7 @@ type Stats struct {
 	BytesOut  int64 // bytes of these objects
 }
 
-// Stats returns the values of the counters. It leaves the fields Windows, Bytes, Waiting and
-// Viewers at 0; see [Window.Stats] for these fields.
+// Stats returns the counters. It leaves the fields that only [Window.Stats] knows at 0.
 func (c *Counters) Stats() Stats {
 	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(),
 		Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}

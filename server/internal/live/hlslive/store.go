@@ -22,14 +22,13 @@ const (
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// A playlistState is the stored state of a playlist. If another node becomes the owner of the
-// stream, the playlist of that node continues from this state. The state is stored as JSON, and a
-// node of another version may read the JSON.
+// A playlistState is the state of a playlist from which another owner of the stream continues. It
+// is stored as JSON, which nodes of other versions may read.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
-	Next         hls.Listed // the next segment; its duration is the sum of its parts' durations
-	Open         bool       // Next was still being made
+	Next         hls.Listed // the next segment, with the total duration of its parts so far
+	Open         bool       // Next was not complete
 	Ended        bool
 	Master       string // the multivariant playlist
 	Media        string // name of the media playlist; "" if an older version stored the state
@@ -81,7 +80,7 @@ func (s *saver) saveObject(window *hls.Window, o hls.Object) {
 	}
 }
 
-// load returns the latest stored state of the stream's playlist, or nil if there is none.
+// load returns the latest stored state of the playlist, or nil if there is none.
 func (s *saver) load(ctx context.Context) (*playlistState, error) {
 	if s.store == nil {
 		return nil, nil
@@ -109,14 +108,13 @@ func parseState(text []byte) (*playlistState, error) {
 }
 
 // precede changes cfg so that a new window continues the stored playlist s. minMSN is the smallest
-// media sequence number that the window may use. localDate is the time at which the first fragment
-// of the window began, by the clock of this machine. precede returns the date of this fragment in
-// the playlist: localDate, or the end of s if that is later.
+// media sequence number that the window may use. Its first fragment began at localDate by the clock
+// of this machine. precede returns the date of this fragment in the playlist: localDate, or the end
+// of s if that is later.
 //
-// Players cannot continue s if it is empty or has ended, if its end is too far from localDate, or
-// if segments would be missing between s and minMSN. In these cases, precede returns localDate, and
-// only raises the epoch, the first media sequence number and the first discontinuity sequence
-// number in cfg above the numbers that s has used.
+// Players cannot continue s if it is empty or has ended, if it ends too far from localDate, or if
+// segments between s and minMSN are missing. precede then returns localDate, and only raises the
+// numbers in cfg above those of s.
 func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)

@@ -23,8 +23,8 @@ const (
 )
 
 // A Window makes the HLS playlists, segments and parts of one stream, and answers the requests for
-// them. Requests wait for the parts that Run adds. Only one goroutine at a time may call Run. The
-// other methods may be called from any goroutine.
+// them. Only one goroutine at a time may call Run. The other methods may be called from any
+// goroutine.
 type Window struct {
 	shared *Shared
 	source Source
@@ -37,7 +37,7 @@ type Window struct {
 	// owner is nil if there is no cluster, and after Disown.
 	owner  Owner
 	window *hls.Window // nil before the first playlist can be made
-	cfg    hls.Config  // configuration of window
+	cfg    hls.Config
 	movie  mp4.Movie
 	rates  rates // rates of the fragments since the init segment changed
 	ended  bool  // nothing more will be added: the stream has ended, or its tracks have changed
@@ -45,15 +45,13 @@ type Window struct {
 	saver  saver
 
 	news        news
-	full, delta *Playlist // current playlists; nil if no request has needed them yet
+	full, delta *Playlist // current playlists, made on demand
 	players     playerEstimate
 }
 
-// New returns a Window for the stream with the given name. The caller must call Run.
-//
-// The Window takes ownership of source. It keeps a reference to owner, which reports whether this
-// node owns the stream. owner is nil if there is no cluster. The parameter first contains the
-// smallest sequence numbers that the Window may use; see [SequenceStart].
+// New returns a Window for the stream with the given name. The caller must call Run. The Window
+// takes ownership of source. owner reports whether this node owns the stream; it is nil without a
+// cluster. The Window uses no sequence numbers below those in first.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
@@ -64,15 +62,14 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 	return w
 }
 
-// Touch records a request. A window without requests becomes idle after a while; see IdleIn.
+// Touch records a request, which keeps the window from becoming idle; see IdleIn.
 func (w *Window) Touch() { w.asked.Store(nanotime()) }
 
 // Run adds fragments until the stream ends or its tracks change. It then ends the playlist, waits
-// until players have had time to fetch the rest of it, and returns nil. If there is no playlist
-// yet, Run returns an error instead.
+// until players have had time to fetch the rest, and returns nil. Without a playlist, it returns an
+// error instead. If ctx ends, Run returns at once, with an error if the playlist has not ended.
 //
-// If ctx ends, Run returns at once. The result is an error if the playlist has not ended by then.
-// After Run, the caller must call Close.
+// The caller must call Close after Run.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -88,9 +85,8 @@ func (w *Window) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases the memory of w. The caller must not call Close before Run has returned. From then
-// on, requests get the error err. If Fail was called before, they get the error passed to Fail
-// instead.
+// Close releases the memory of w. It must not be called before Run has returned. From then on,
+// requests get err, or the error that was passed to Fail before.
 func (w *Window) Close(err error) {
 	w.update(func() {
 		if w.err == nil {
@@ -110,9 +106,9 @@ func (w *Window) Close(err error) {
 // Fail makes all requests return err from now on.
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
-// Disown lets w answer requests even if this node no longer owns the stream. It is called when the
-// stream has ended properly. This node may then give up the ownership before w has received the
-// last fragments, which players must still get.
+// Disown lets w answer requests even if this node no longer owns the stream. Call Disown when the
+// stream has ended properly: players must still get the last fragments if the node gives up the
+// ownership early.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +147,7 @@ func (w *Window) Has(epoch uint64) bool {
 	return w.window != nil && w.cfg.Epoch == epoch
 }
 
-// NextStart returns the smallest numbers that the next window of the stream may use.
+// NextStart returns the smallest numbers that the stream's next window may use.
 func (w *Window) NextStart() SequenceStart {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,8 +259,7 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 			}
 			w.put(clock, b.Fragment, &b.body, first.Add(b.end))
 		}
-		// If a playlist has no complete segment, some players treat the playlist as broken, and
-		// give up after a few attempts.
+		// Some players give up if the playlist has no complete segment.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
 			window.Flush()
 		}
@@ -275,20 +270,19 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume makes the hls.Window for the media playlist with the given file name. If the store has a
-// state of the playlist, the hls.Window continues from this state. Otherwise it begins with cfg.
-// resume also returns the configuration of the hls.Window, and the date of the first fragment in
-// the playlist.
+// resume makes the hls.Window for the media playlist file, from the stored state if there is one,
+// and otherwise from cfg. It also returns the hls.Window's configuration, and the date of the first
+// fragment.
 //
-// localDate is the time at which the first fragment began, by the clock of this machine. The
-// returned date may be later than localDate, because the dates in a playlist must not go back.
+// localDate is when the first fragment began, by the clock of this machine. The returned date may
+// be later, because the dates in a playlist must not go back.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localDate time.Time) (
 	window *hls.Window, _ hls.Config, date time.Time, err error,
 ) {
 	state, err := w.saver.load(ctx)
 	if err == nil && state != nil {
 		next := cfg
-		// If the stored playlist has other tracks, its players cannot continue with this playlist.
+		// Players cannot continue with a playlist of other tracks.
 		state.Ended = state.Ended || state.Media != "" && state.Media != file
 		date = state.precede(&next, w.first.MSN, localDate)
 		if window, err = hls.NewWindow(next); err == nil {
@@ -302,8 +296,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 	return window, cfg, localDate, err
 }
 
-// save stores the new complete segments and the state of the playlist in the SegmentStore. The
-// caller sets last if no segment will follow. The caller must hold w.mu.
+// save stores the new complete segments and the playlist's state. last means that no segment will
+// follow. The caller must hold w.mu.
 func (w *Window) save(last bool) {
 	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
@@ -316,7 +310,7 @@ func (w *Window) save(last bool) {
 	})
 }
 
-// add adds a fragment, and wakes the requests that wait for it. It takes ownership of body.
+// add adds a fragment, and wakes the waiting requests. It takes ownership of body.
 func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -345,7 +339,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		Time: date}, body) || changed
 }
 
-// update calls f while it holds w.mu, so that f may change w. It then wakes the waiting requests.
+// update calls f while it holds w.mu, and wakes the waiting requests.
 func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -353,8 +347,7 @@ func (w *Window) update(f func()) {
 	w.tell()
 }
 
-// tell drops the current playlists, which are out of date, and wakes the waiting requests. The
-// caller must hold w.mu.
+// tell drops the outdated playlists, and wakes the waiting requests. The caller must hold w.mu.
 func (w *Window) tell() {
 	w.full, w.delta = nil, nil
 	w.news.tell(w.cfg.Target)

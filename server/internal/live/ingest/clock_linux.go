@@ -32,10 +32,10 @@ const (
 // other connections are always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
-// A clockConn reads a connection at regular intervals instead of when packets arrive, because it
-// costs more to wake the process for a packet than to read the packet. All connections are read at
-// the same times, so that one wake-up serves all of them. The connection is not in the runtime's
-// poller, because the poller would still wake the process for each packet.
+// A clockConn reads a connection at regular intervals, because it costs more to wake the process
+// for a packet than to read the packet. All connections are read at the same times, so that they
+// share one wake-up. The connection is not in the runtime's poller, which would wake the process
+// for each packet.
 type clockConn struct {
 	session Session
 	fd      int
@@ -49,7 +49,7 @@ type clockConn struct {
 
 // newClockConn returns a Conn that reads conn at regular intervals. It returns nil, and does
 // nothing to conn, if cfg.Beat is too short, if conn is not a plain TCP or Unix connection, or if
-// the process has no free file descriptor.
+// no file descriptor is free.
 func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {
 		return nil
@@ -95,7 +95,7 @@ func (c *clockConn) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		// RawSyscall suffices, because the call does not block. Syscall would inform the scheduler,
-		// which would then wake the runtime's monitor at each read.
+		// which would wake the runtime's monitor at each read.
 		r, _, errno := unix.RawSyscall(unix.SYS_READ,
 			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
@@ -118,9 +118,8 @@ func (c *clockConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write sends an answer to the publisher, and does not wait. If the kernel's buffers are full,
-// Write returns an error. The publisher then no longer reads the answers, so there is no use in
-// waiting.
+// Write sends an answer to the publisher without waiting. If the kernel's buffers are full, Write
+// returns an error, because the publisher does not read the answers.
 func (c *clockConn) Write(p []byte) (int, error) {
 	n, err := unix.Write(c.fd, p)
 	if err == nil && n < len(p) {

@@ -1,5 +1,5 @@
-// Package ingest reads the connections of publishers. If the system allows it, all connections are
-// read at regular intervals, which are called beats. Otherwise they are read as bytes arrive.
+// Package ingest reads the connections of publishers. If the system allows it, it reads all
+// connections at regular intervals, called beats. Otherwise it reads bytes as they arrive.
 package ingest
 
 import (

@@ -26,8 +26,7 @@ type Reader struct {
 }
 
 // NewReader returns a Reader that reads from r for the session s. A read fails if no byte arrives
-// within the given timeout. setDeadline sets the read deadline of r. The Reader borrows r until
-// Stop.
+// within timeout. setDeadline sets the read deadline of r. The Reader borrows r until Stop.
 func NewReader(r io.Reader, setDeadline func(time.Time) error, s Session,
 	timeout time.Duration) *Reader {
 	b := &Reader{session: s, r: r, set: setDeadline, silence: timeout}

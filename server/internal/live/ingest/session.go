@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Session receives the stream that one connection publishes. The methods of the Session are
-// called by the goroutine that reads from the connection.
+// A Session receives the stream that one connection publishes. The goroutine that reads from the
+// connection calls its methods.
 type Session interface {
 	// Lifetime returns a context that ends when the connection must no longer be read.
 	Lifetime() context.Context
@@ -29,15 +29,15 @@ type Config struct {
 
 // A Conn reads what a publisher sends on its connection, and sends answers.
 type Conn interface {
-	// If the connection ends, Read returns io.ErrUnexpectedEOF, because a publisher should first
-	// announce the end of its stream. If no byte arrives for Config.Silence, or the session's
-	// context has ended, the error wraps os.ErrDeadlineExceeded.
+	// Read returns io.ErrUnexpectedEOF if the connection ends, because a publisher should first
+	// announce the end of its stream. If no byte arrives for Config.Silence, or if the session's
+	// context ends, the error wraps os.ErrDeadlineExceeded.
 	io.Reader
 	// Write sends an answer of a few bytes.
 	io.Writer
 	// Release ends the use of the Conn, and returns the connection without deadlines. The caller
-	// can then send a final answer. The caller closes the connection. If Release returns an error,
-	// the connection is already closed.
+	// can send a final answer, and must close the connection. If Release returns an error, the
+	// connection is already closed.
 	Release() (net.Conn, error)
 }
 

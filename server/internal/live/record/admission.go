@@ -14,7 +14,7 @@ const retryAfter = 5 * time.Second
 type admission struct {
 	asked bool // Admit was called and returned no error
 	askAt time.Time
-	ended func(reason string, bytes int64) // nil: the stream is not recorded
+	ended func(reason string, bytes int64) // nil if the stream is not recorded
 	bytes int64
 }
 

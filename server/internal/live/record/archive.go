@@ -40,7 +40,7 @@ type Archive struct {
 	log  *slog.Logger
 	lock *os.File
 
-	ready    chan struct{} // closed when this process has opened the directory, or has given up
+	ready    chan struct{} // closed when the directory is open, or opening has failed
 	waiting  context.Context
 	stopWait context.CancelFunc
 
@@ -52,13 +52,12 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory of recordings. No other process may use the directory at the same time.
-// Open finishes the recordings that a crash left unfinished. It ignores files that do not have the
-// name of a recording. The caller must call Close on the Archive.
+// Open opens a directory of recordings, and finishes the recordings that a crash left unfinished.
+// It ignores files that do not have the name of a recording. No other process may use the directory
+// at the same time. The caller must call Close on the Archive.
 //
-// If Config.Successor is set and another process holds the lock on the directory, Open succeeds
-// without the lock. The Archive then opens the directory when the other process has closed its own
-// Archive. Until then, fragments wait in the queues of the recordings.
+// If Config.Successor is set, and another process has locked the directory, Open succeeds anyway.
+// Fragments then wait in the queues of the recordings until the other process closes its Archive.
 func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -130,9 +129,8 @@ func (a *Archive) await() {
 		time.Since(began).Round(time.Millisecond))
 }
 
-// Await waits until this process has locked the directory of recordings. Usually, Open has locked
-// the directory, and Await returns at once. If Config.Successor is set, another process may still
-// hold the lock. If ctx ends first, Await returns an error.
+// Await waits until this process has locked the directory of recordings. Only an Archive with
+// Config.Successor may have to wait. If ctx ends first, Await returns an error.
 func (a *Archive) Await(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -159,9 +157,8 @@ func (a *Archive) Free(n int64) (freed int64) {
 // Stream begins to record the named stream. It does not access the disk. The caller must call Close
 // on the Recording.
 //
-// If the stream already has a Recording that is not closed, Stream returns ErrInUse. If the
-// Recording is closed, but its queue is not written yet, Stream reopens and returns the same
-// Recording.
+// If the stream has a Recording that is not closed, Stream returns ErrInUse. If the Recording is
+// closed, but its queue is not written yet, Stream reopens it.
 func (a *Archive) Stream(name string) (*Recording, error) {
 	r, err := a.openRecording(name)
 	if err != nil {
@@ -193,8 +190,7 @@ func (a *Archive) openRecording(name string) (*Recording, error) {
 	return r, nil
 }
 
-// run is the writer goroutine of r. It returns when r is closed and the queue of r has been
-// written.
+// run is the writer goroutine of r. It returns when r is closed and its queue has been written.
 func (a *Archive) run(r *Recording) {
 	defer close(r.done)
 	<-a.ready
@@ -220,9 +216,9 @@ func (a *Archive) leave(r *Recording) bool {
 	return true
 }
 
-// Close ends all recordings, and waits until they are written to the disk. If ctx ends before that,
-// Close drops the queues and returns the error of ctx. The next Open then repairs the files. A
-// second call does nothing.
+// Close ends all recordings, and waits until they are on the disk. If ctx ends first, Close drops
+// the queues and returns the error of ctx; the next Open then repairs the files. A second call does
+// nothing.
 func (a *Archive) Close(ctx context.Context) error {
 	defer a.stopWait()
 	a.mu.Lock()

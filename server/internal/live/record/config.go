@@ -23,7 +23,7 @@ type Config struct {
 	MaxBytes   int64
 	QueueBytes int64         // maximum size of a stream's queue; 0 means DefaultQueueBytes
 	Every      time.Duration // files end at multiples of it, in UTC; 0 means DefaultEvery
-	// This process replaces another process, which may still use the directory Dir for a while.
+	// This process replaces another one, which may still use Dir for a while.
 	Successor bool
 	Log       *slog.Logger // nil: nothing is logged
 

@@ -14,15 +14,15 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved reports that the media file of a recording was removed from its directory or replaced.
-// The archive then stops writing to the file, because a file without a name cannot be found later.
+// errRemoved means that the media file of a recording was removed or replaced. The recording then
+// stops, because a file without a name cannot be found.
 var errRemoved = errors.New("the file was removed or replaced")
 
 // pageSize is the size of a page in the kernel's file cache, in bytes. A program that reads a file
 // during a write may see some of the written pages before the others.
 const pageSize = 4096
 
-// A file is a recording that grows. It is used only by the writer goroutine of its Recording.
+// A file is a recording that grows. Only the writer goroutine of its Recording uses it.
 type file struct {
 	// The archive's directory. It is opened again for each file, because the directory may be
 	// replaced.
@@ -33,19 +33,19 @@ type file struct {
 	list   *os.File // nil before the first segment has ended
 	out    io.Writer
 	movie  mp4.Movie
-	base   time.Duration // the stream's time at the beginning of the file, which players show as 0
+	base   time.Duration // stream time at the beginning of the file
 
-	pending millrace.Chain // bytes that were added and are not written yet
-	// Size of the init segment in media, and offset of the next fragment in media.
+	pending millrace.Chain // bytes that are not written yet
+	// Size of the init segment, and offset of the next fragment.
 	init, next int64
 	listSize   int64
 	fragments  int // number of fragments in pending
 	segments   segmenter
-	done       []segment // segments that have ended and are not yet in the playlist
+	done       []segment // ended segments that are not in the playlist yet
 	text       []byte    // reused memory for entries of the playlist
 }
 
-// size returns the number of bytes that were written, including the playlist.
+// size returns the number of written bytes, including the playlist.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
 // createFile creates a media file for a stream, and writes the init segment to it. createFile
@@ -110,7 +110,7 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add moves the fragment e from the beginning of c to f.pending, the bytes of the next write.
+// add moves the fragment e from the beginning of c to f.pending.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
@@ -121,8 +121,7 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.fragments++
 }
 
-// write writes the fragments that add has collected, and then the playlist entries of the complete
-// segments.
+// write writes the pending fragments, and then the playlist entries of the complete segments.
 func (f *file) write() error {
 	defer f.pending.Release()
 	if err := writeTo(&f.pending, f.out); err != nil {

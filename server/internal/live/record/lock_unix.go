@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// flock locks the file f for this process. It returns errLocked if another process has locked f.
-// The lock ends with the process, even after a crash.
+// flock locks f for this process, or returns errLocked if another process has locked it. The lock
+// ends with the process, even after a crash.
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == syscall.EWOULDBLOCK {

@@ -17,8 +17,7 @@ const (
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 
-// extensions has the extensions of a recording's files, in the order in which the files are
-// deleted. A playlist is deleted before its media file.
+// extensions has the file extensions in the order of deletion: the playlist before its media file.
 var extensions = []string{newListExt, listExt, mediaExt}
 
 const (
@@ -26,8 +25,7 @@ const (
 	dirMode  = 0o750
 )
 
-// stampTime parses the time at the beginning of a recording's file name. If stamp does not have the
-// format stampFormat, stampTime returns the zero time.
+// stampTime parses the time in a file name. It returns the zero time for other names.
 func stampTime(stamp string) time.Time {
 	at, err := time.Parse(stampFormat, stamp)
 	if err != nil || at.Format(stampFormat) != stamp {
@@ -36,10 +34,9 @@ func stampTime(stamp string) time.Time {
 	return at
 }
 
-// ErrName is returned by Archive.Stream if the name is not valid for a stream. It is also returned
-// if a component of the name, other than the first component, begins with a date and time like the
-// file name of a recording. A directory with such a name could be confused with a recording of
-// another stream.
+// ErrName means that a name is not valid for a stream, or that a component after the first begins
+// like the file name of a recording. A directory with such a name could be confused with a
+// recording.
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 

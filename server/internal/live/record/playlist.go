@@ -20,8 +20,7 @@ const (
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
-	// timeSlack is the maximum gap between a fragment and the end of the previous fragment. If the
-	// gap is larger, fragments count as lost.
+	// timeSlack is the maximum gap between two fragments. A longer gap counts as a loss.
 	timeSlack = time.Second
 
 	// dateSlack is the maximum difference between the date of a segment and the time when the
@@ -31,7 +30,7 @@ const (
 	dateSlack = 5 * time.Second
 )
 
-// A segment is an entry of a playlist. It is a range of the media file.
+// A segment is an entry of a playlist: a range of the media file.
 type segment struct {
 	offset, size int64
 	start, end   time.Duration // in the stream's time
@@ -40,9 +39,8 @@ type segment struct {
 	missing      time.Duration // duration of the missing fragments
 }
 
-// A segmenter groups fragments into segments. The same fragments always give the same segments,
-// except for the dates. The function finish can therefore find the segments of an unfinished
-// recording again, from the fragments in the media file.
+// A segmenter groups fragments into segments. Except for the dates, the same fragments always give
+// the same segments, so that finish can rebuild them from the media file.
 type segmenter struct {
 	target time.Duration // target duration of the playlist; 0 before the first segment has ended
 	open   segment       // the current segment; open.size is 0 if there is none
@@ -53,11 +51,10 @@ type segmenter struct {
 	zero     time.Time // the wall-clock time at the stream's time 0
 }
 
-// add adds the fragment f to the current segment. If f begins a new segment, add returns the
-// segment that has ended, and true.
+// add adds the fragment f, which begins at offset in the file. If f begins a new segment, add
+// returns the segment that has ended, and true.
 //
-// The argument date is the time at which f arrived, or the zero time if that time is unknown. The
-// argument offset is the position of f in the file, in bytes.
+// date is the time at which f arrived, or the zero time if it is unknown.
 func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done segment, ok bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -105,7 +102,7 @@ func (s *segmenter) finish() (done segment, ok bool) {
 	return done, true
 }
 
-// wholeSeconds rounds the duration d up to a multiple of one second.
+// wholeSeconds rounds d up to a multiple of one second.
 func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
@@ -120,18 +117,16 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns the first lines of a playlist. The argument init is the size of the init
-// segment at the beginning of the media file.
+// listHeader returns the first lines of a playlist. init is the size of the init segment.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(nil,
 		"#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
 			"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
 }
 
-// appendEntry appends the lines of a segment to b. The name of the media file comes last, because
-// players ignore the other lines if that line is missing. After a gap, the entry has
-// EXT-X-DISCONTINUITY, so that players continue after the gap. EXT-X-GAP is not suitable: it marks
-// a segment as missing, but some players request that segment anyway.
+// appendEntry appends the lines of a segment to b. The name of the media file comes last: without
+// it, players ignore the other lines. After a gap, the entry has EXT-X-DISCONTINUITY. EXT-X-GAP is
+// not suitable, because some players request the missing segment anyway.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
@@ -168,12 +163,11 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses b, the playlist of a media file. The arguments media and size are the name and
-// the size of the media file. The argument init is the size of the init segment in the media file.
-// The result borrows b.
+// parseList parses b, the playlist of the media file with the given name and size. init is the size
+// of its init segment. The list borrows b.
 //
-// parseList stops at the first entry that does not have the form in which this package writes
-// entries. It also stops at a segment that is not completely in the media file.
+// parseList stops at the first entry that this package did not write, and at a segment that is not
+// completely in the media file.
 func parseList(b []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(b)
 	if head == nil {
@@ -199,7 +193,7 @@ func parseList(b []byte, media string, init, size int64) (l list) {
 	}
 }
 
-// cut removes all entries after the first n entries.
+// cut keeps only the first n entries.
 func (l *list) cut(n int) {
 	if l.entries = l.entries[:n]; n == 0 {
 		l.text = nil

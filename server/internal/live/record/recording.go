@@ -47,9 +47,8 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	}
 }
 
-// reopen begins a new recording in r while the writer goroutine still writes the previous
-// recording. If r is not closed, reopen does nothing and returns false. The caller must hold
-// Archive.mu.
+// reopen begins a new recording while the writer goroutine still writes the previous one. It
+// returns false if r is not closed. The caller must hold Archive.mu.
 func (r *Recording) reopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,8 +59,8 @@ func (r *Recording) reopen() bool {
 	return true
 }
 
-// Init sets the init segment of the following fragments. The next keyframe begins a new file. Init
-// takes ownership of body.
+// Init sets the init segment of the following fragments. It takes ownership of body. The next
+// keyframe begins a new file.
 func (r *Recording) Init(body *millrace.Chain) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,10 +73,9 @@ func (r *Recording) Init(body *millrace.Chain) {
 	r.hasInit, r.needKey = true, true
 }
 
-// Add records the fragment that body contains. The parameter f is the result of ReadFragment for
-// body. Add takes ownership of body. If the fragment comes before the first Init, or while the
-// queue is full, the fragment is lost. After a loss, all fragments up to the next keyframe are
-// lost, too.
+// Add records the fragment in body, which ReadFragment has described as f. It takes ownership of
+// body. The fragment is lost if it comes before the first Init, or if the queue is full. After a
+// loss, all fragments up to the next keyframe are lost.
 func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	f.Size = body.Len()
 	r.mu.Lock()
@@ -121,7 +119,7 @@ func (r *Recording) Close() {
 	notify(r.full)
 }
 
-// abandon drops the queued fragments of a Recording. Close must have been called before.
+// abandon drops the queued fragments. Close must have been called before.
 func (r *Recording) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +167,7 @@ func (r *Recording) queued() int64 {
 	return r.held
 }
 
-// notify wakes a goroutine that receives from c. If no goroutine is waiting, the next receive does
-// not wait.
+// notify makes the current or the next receive from c return. It does not wait.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -178,8 +175,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// writeQueued waits until the queue is not empty. It then waits for more fragments, at most for
-// gatherTime, and writes the queue.
+// writeQueued gathers fragments for at most gatherTime, and writes them.
 func (r *Recording) writeQueued() {
 	<-r.some
 	select {

@@ -19,8 +19,7 @@ import (
 // has at most two sequence headers of 64 KiB each.
 const maxInit = 256 << 10
 
-// headGuess is how many bytes of a fragment are read at first. The heads of most fragments are
-// shorter.
+// headGuess is the number of bytes of a fragment that are read at first. Most heads are shorter.
 const headGuess = 512
 
 // hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. The argument name
@@ -42,12 +41,12 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 }
 
 // finish completes a recording that is no longer written to, and returns the total size of its
-// files. The argument name is the path of the recording without an extension.
-//   - finish truncates the media file after the last complete fragment.
-//   - It writes a new playlist that lists all segments and ends with EXT-X-ENDLIST.
-//   - If the media file has no complete fragment, finish deletes the media file and the playlist,
-//     and returns 0.
-//   - If this package did not write the file, finish leaves it unchanged, and returns an error.
+// files. name is a path without an extension.
+//
+// finish truncates the media file after the last complete fragment, and replaces the playlist by
+// one that ends with EXT-X-ENDLIST. If there is no complete fragment, it deletes both files and
+// returns 0. If this package did not write the media file, finish leaves it unchanged, and returns
+// an error.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,8 +163,8 @@ func (r *reader) readInit() (end int64, err error) {
 	return end, err
 }
 
-// fragment returns the fragment at offset. The result ok is false if the fragment is not complete.
-// The error is mp4.ErrNotMP4 if the bytes are not a fragment.
+// fragment returns the fragment at offset. ok is false if the fragment is incomplete. If the bytes
+// are not a fragment, the error is mp4.ErrNotMP4.
 func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
 	for need := headGuess; need > 0; {
 		if r.head = r.head[:0]; cap(r.head) < need {
@@ -183,15 +182,11 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 }
 
 // readSegments finds all segments of the media file. It returns the end of the last complete
-// fragment, the target duration, and the playlist entries of all segments as text.
+// fragment, the target duration, and the playlist entries.
 //
-// The argument known has the segments that are already in the playlist. readSegments compares the
-// last of these segments with the media file. If the segment does not match the media file,
-// readSegments drops the segment and compares the previous one, until a segment matches. It keeps
-// the entries up to that segment, and finds the later segments in the media file.
-//
-// The arguments init, media and date are the size of the init segment, the name of the media file,
-// and the date of the first fragment.
+// known has the segments of the playlist. readSegments drops those at the end that do not match the
+// media file, and finds the later segments in the media file. init is the size of the init segment,
+// media is the file name, and date is the date of the first fragment.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}

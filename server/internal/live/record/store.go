@@ -15,11 +15,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A store keeps a list of the ended files in the directory of an Archive. It also counts the files,
-// and deletes the oldest files. Its methods may be called from any goroutine.
+// A store lists and counts the ended files of an Archive, and deletes the oldest. Its methods may
+// be called from any goroutine.
 type store struct {
 	dir      string
-	maxBytes int64 // maximum size of all files together; 0 means no limit
+	maxBytes int64 // maximum size of all files; 0 means no limit
 	log      *slog.Logger
 
 	recordings atomic.Int64 // number of recordings in progress, which share maxBytes
@@ -130,7 +130,7 @@ func (s *store) readFile(root *os.Root, k finishedFile) error {
 	return err
 }
 
-// sizeOf returns the total size of a recording's files, as far as it can be determined.
+// sizeOf returns the total size of a recording's files. It ignores errors.
 func sizeOf(root *os.Root, name string) (bytes int64) {
 	for _, ext := range extensions {
 		if info, err := root.Lstat(name + ext); err == nil {

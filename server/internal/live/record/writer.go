@@ -12,8 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A writer writes the entries of a Recording's queue to files. It is used only by the writer
-// goroutine.
+// A writer writes the queue of a Recording to files. Only the writer goroutine uses it.
 type writer struct {
 	cfg    *Config
 	store  *store
@@ -37,8 +36,8 @@ type entry struct {
 	ends bool // the entry is the end of a file
 }
 
-// write writes the entries of a Recording's queue to files. The Chain c holds the bytes of the
-// entries. write may remove bytes from c, but the caller remains the owner of c.
+// write writes entries to files. c holds their bytes. write may remove bytes from c, but the caller
+// remains its owner.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -79,7 +78,7 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 // multiple of Config.Every has passed, the stream's time has restarted, or the current file has
 // become too large.
 func (w *writer) fileEnds(e *entry) bool {
-	// If the clock was set back a little, to the previous period, the current file continues.
+	// If the clock was set back by less than a period, the current file continues.
 	period := e.at.Truncate(w.cfg.Every)
 	if period.After(w.file.period) || period.Before(w.file.period.Add(-w.cfg.Every)) {
 		return true
@@ -105,8 +104,7 @@ func (w *writer) begin(e *entry) bool {
 	return true
 }
 
-// flush writes the added fragments to the file. If the write fails, flush counts the fragments as
-// lost, and closes the file.
+// flush writes the pending fragments. If that fails, they are lost, and the file ends.
 func (w *writer) flush() {
 	f := w.file
 	if f == nil || f.pending.Len() == 0 {
@@ -161,7 +159,7 @@ func (w *writer) finish() bool {
 	return true
 }
 
-// fail records a disk error. Only the first of several consecutive errors is logged.
+// fail records a disk error. It logs only the first of consecutive errors.
 func (w *writer) fail(err error) {
 	w.store.failures.Add(1)
 	w.retryAt = w.cfg.now().Add(retryAfter)

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// maxVector is the largest number of pieces that the kernel accepts in one writev.
+// maxVector is the maximum number of pieces in one writev call.
 const maxVector = 1024
 
 // writeTo writes all bytes of c to w, and releases the written bytes. If w is a file, writeTo calls

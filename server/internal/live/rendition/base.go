@@ -10,8 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A base holds the data that all renditions (formats) of a stream share, such as the configuration
-// and the memory pool.
+// A base holds the data that all renditions of a stream share.
 type base struct {
 	cfg    *Config
 	log    *slog.Logger
@@ -22,7 +21,7 @@ type base struct {
 	lost      atomic.Int64 // see Lost
 
 	mu    lock.Mutex
-	begun bool // a frame was published, which a viewer that starts at the head misses
+	begun bool // a frame was published
 }
 
 // A publisher contains data about a stream's publisher for the log: the address, and which warnings
@@ -37,8 +36,7 @@ type publisher struct {
 // each publisher.
 func (b *base) SetPublisher(address string) { b.publisher.Store(&publisher{address: address}) }
 
-// Facts returns the Facts of the stream, which describe the tracks and keyframes. Only the
-// publisher's goroutine may change the Facts.
+// Facts returns the Facts of the stream. Only the publisher's goroutine may change them.
 func (b *base) Facts() *flvstream.Facts { return b.facts }
 
 // NoteLost counts the frames that a viewer has lost.

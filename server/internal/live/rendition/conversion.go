@@ -19,8 +19,7 @@ type conversion struct {
 	to *Rendition
 }
 
-// newConversion returns a conversion from src, a rendition in FLV, to the format of dst. The caller
-// must hold dst.mu.
+// newConversion returns a conversion from src, which is FLV, to dst. The caller must hold dst.mu.
 func newConversion(dst, src *Rendition) conversion {
 	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.source(),
 		MaxTag: dst.cfg.MaxTag,
@@ -38,8 +37,8 @@ func newConversion(dst, src *Rendition) conversion {
 	return c
 }
 
-// run converts the publisher's frames to another format until the stream ends, ctx ends or the
-// conversion fails. It returns the reason to disconnect the viewers of this format.
+// run converts until the stream ends, ctx ends or the conversion fails. It returns the reason to
+// disconnect the viewers.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {
@@ -68,15 +67,13 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	return why
 }
 
-// A report logs and counts the frames that are left out when a stream is converted to another
-// format.
+// A report logs and counts the frames that a conversion leaves out.
 type report struct {
 	rendition *Rendition
 	warned    bool // a warning about missed frames was logged
 }
 
-// LeftOut adds n to the count of frames that were left out because they are damaged. It logs a
-// warning once for each publisher.
+// LeftOut counts n damaged frames that were left out. It logs a warning once for each publisher.
 func (c *report) LeftOut(n int64) {
 	s := c.rendition
 	s.cfg.Counters.Damaged.Add(n)

@@ -17,9 +17,8 @@ import (
 // ErrNotMade is returned by FragmentReader.Next if the stream cannot be converted to MP4.
 var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
-// A FragmentReader reads a stream as MP4 fragments, for HLS and for recordings. If the codecs
-// change, it continues with the fragments of the new codecs. It implements [hlslive.Source]. One
-// goroutine at a time may use it. The caller must call Release at the end.
+// A FragmentReader reads a stream as MP4 fragments, also after the codecs have changed. It
+// implements [hlslive.Source]. One goroutine at a time may use it. The caller must call Release.
 type FragmentReader struct {
 	set    *Set
 	from   *Rendition // nil before the first rendition, and between two renditions
@@ -31,8 +30,8 @@ type FragmentReader struct {
 	lost  bool           // fragments before the next fragment are missing
 }
 
-// Next appends the next fragment to dst, which then owns the fragment. At the end of the stream it
-// returns io.EOF. If the stream cannot be converted to MP4, it returns ErrNotMade.
+// Next appends the next fragment to dst, which then owns it. At the end of the stream it returns
+// io.EOF. If the stream cannot be converted to MP4, it returns ErrNotMade.
 func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
 	for {
 		if r.from == nil {
@@ -61,16 +60,15 @@ func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 	}
 }
 
-// Fragments returns a reader that starts at the newest keyframe, or at the next keyframe if no
-// keyframe is kept. The caller must call Release on the reader.
+// Fragments returns a reader that starts at the newest keyframe, or at the next one if none is
+// kept. The caller must call Release on the reader.
 func (s *Set) Fragments() *FragmentReader {
 	r := &FragmentReader{set: s}
 	r.begin()
 	return r
 }
 
-// begin opens the stream's MP4 fragments for reading. If the stream is not being converted to MP4
-// yet, begin starts the conversion.
+// begin opens the MP4 rendition, and starts the conversion if necessary.
 func (r *FragmentReader) begin() {
 	s := r.set
 	s.mu.Lock()
@@ -81,8 +79,7 @@ func (r *FragmentReader) begin() {
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
-// end stops reading MP4 fragments. If nothing else uses the conversion to MP4, end stops the
-// conversion.
+// end closes the MP4 rendition, and stops the conversion if nothing else uses it.
 func (r *FragmentReader) end() {
 	if r.from == nil {
 		return

@@ -7,8 +7,8 @@ type meter struct {
 	rate  int64 // bits per second; 0 in the first second
 }
 
-// add counts n bytes that have arrived. The argument now is the current time, in ns of a monotonic
-// clock. add reports whether it has updated m.rate, which happens once a second.
+// add counts n bytes that arrived at now, in ns of a monotonic clock. Once a second it updates
+// m.rate and returns true.
 func (m *meter) add(n int, now int64) bool {
 	if m.since == 0 {
 		m.since = now

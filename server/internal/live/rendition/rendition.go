@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	// batchBytes is the maximum number of bytes that a viewer takes from the ring at a time. A
-	// stalled viewer keeps one batch in memory, in addition to the frames that the ring keeps. A
-	// larger batch has little use, because the kernel buffers only a limited number of unsent bytes
-	// for a connection, and accepts less than 256 KiB at once.
+	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
+	// keeps one batch in memory, in addition to the ring. A larger batch has little use, because
+	// the kernel accepts less than 256 KiB at once.
 	batchBytes = 256 << 10
-	// An MP4 rendition has room for at least minMP4Frames fragments, even if Config.KeepFrames is
-	// less. This is enough for 90 seconds of audio.
+	// minMP4Frames is the minimum number of fragments for which an MP4 rendition has room. This is
+	// enough for 90 seconds of audio.
 	minMP4Frames = 1 << 12
 )
 
@@ -81,8 +80,8 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects the metadata in a viewer's first FLV tags. The metadata must announce
-// exactly the tracks that exist. The argument offset is the position of the first tag in batch.
+// StateTracks makes the metadata in a viewer's first FLV tags announce the tracks that exist.
+// offset is the position of the first tag in batch.
 func (r *Rendition) StateTracks(batch *millrace.Chain, offset int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, offset, tracks)
@@ -105,9 +104,8 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	return r.startAtNextKey(), nil
 }
 
-// AwaitTracks waits until the tracks of the stream are known, so that Head announces only the
-// tracks that exist. Browsers would wait for an announced track even if the track never came.
-// AwaitTracks waits for at most flvstream.TrackWait.
+// AwaitTracks waits until the tracks of the stream are known, at most for flvstream.TrackWait.
+// Browsers would wait for an announced track even if it never came.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -123,8 +121,7 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	return nil
 }
 
-// startAtNextKey returns the position of the next keyframe for a new viewer. The caller must hold
-// mu.
+// startAtNextKey returns the position of the next keyframe. The caller must hold mu.
 func (r *Rendition) startAtNextKey() fanout.Start {
 	return startAt(r.cursor(broadcast.FromNextKey()))
 }
@@ -155,9 +152,8 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor with which a conversion or a FragmentReader reads the ring. The cursor
-// has no limit for its lag, but loses frames that the ring no longer keeps. The caller must hold
-// mu.
+// source returns a cursor for a conversion or a FragmentReader. Its lag is not limited, but it
+// loses frames that the ring no longer keeps. The caller must hold mu.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }

@@ -32,11 +32,9 @@ type Set struct {
 	cuts  int64 // number of GOPs that noteCuts has counted
 }
 
-// New returns the Set of a new stream that the publisher sends in the format f. Each viewer of that
-// format gets the bytes of head before any frame. If f is FLV, head is the FLV header. The Pool
-// counts the memory of the stream. New borrows the Pool.
-//
-// The caller must call SetPublisher before it publishes, and Close at the end of the stream.
+// New returns the Set of a new stream in the publisher's format f. Viewers of f get head before any
+// frame. If f is FLV, head is the FLV header. New borrows pool, which counts the memory of the
+// stream. The caller must call SetPublisher before it publishes, and Close at the end.
 func New(cfg *Config, log *slog.Logger, pool *millrace.Pool, f Format, head []byte) *Set {
 	b := &base{cfg: cfg, log: log, memory: pool, facts: flvstream.NewFacts()}
 	if f == FLV {
@@ -65,10 +63,9 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure publishes a frame with configuration, such as a sequence header, to the current
-// viewers. It also replaces the preamble, which is all configuration that later viewers need. A
-// later viewer gets the preamble before its first keyframe. Configure takes ownership of c, which
-// holds the frame, and of preamble.
+// Configure publishes a frame with configuration, such as a sequence header. preamble replaces the
+// configuration that later viewers get before their first keyframe. Configure takes ownership of c
+// and preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
@@ -76,10 +73,9 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// ChangeTracks publishes the frame in c. This is the first frame since a track has disappeared or
-// returned. The argument preamble has the headers of the tracks that the stream has now. The
-// argument start reports whether viewers can start at the frame. ChangeTracks takes ownership of c
-// and preamble.
+// ChangeTracks publishes the first frame since a track has disappeared or returned. preamble has
+// the headers of the tracks that the stream has now. start says whether viewers can start at the
+// frame. ChangeTracks takes ownership of c and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 	s.mu.Lock() // so that a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
@@ -92,8 +88,8 @@ func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 // published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
-// Count counts n bytes that the publisher has sent. The argument now is the current time, in ns of
-// a monotonic clock. Once a second, Count updates the result of Rate.
+// Count counts n bytes that the publisher has sent. now is in ns of a monotonic clock. Once a
+// second, Count updates the result of Rate.
 func (s *Set) Count(n int, now int64) {
 	if s.meter.add(n, now) {
 		s.rate.Store(s.meter.rate)
@@ -101,20 +97,19 @@ func (s *Set) Count(n int, now int64) {
 	}
 }
 
-// Pause records that the publisher has left. From now on Rate returns 0, until the next publisher
-// comes.
+// Pause records that the publisher has left. Rate returns 0 until the next publisher comes.
 func (s *Set) Pause() {
 	s.meter = meter{}
 	s.rate.Store(0)
 	s.noteCuts()
 }
 
-// Rate returns the bit rate of the publisher in the last seconds, in bits per second. It returns 0
-// during the first second of a publisher, and while there is no publisher.
+// Rate returns the publisher's bit rate, in bits per second. It returns 0 in the publisher's first
+// second, and while there is no publisher.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
 // noteCuts counts the GOPs at which new viewers can no longer start. Usually, such a GOP is too
-// long for the ring to keep it whole.
+// long for the ring.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -142,21 +137,16 @@ func (s *Set) NoteStart() {
 // latest call to ForgetStart do not count.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
-// ForgetStart makes HasStart return false until NoteStart is called again. ForgetStart is called
-// when the node that owns the stream changes.
+// ForgetStart makes HasStart return false until NoteStart is called again.
 func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 
 // StartIsKept reports whether the Set still has a keyframe at which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer that gets the stream in the format f. The caller must call Leave when the
-// viewer ends.
-//
-// The result start is the position at which the viewer begins: the newest keyframe, or the next
-// keyframe if nextKey is true. Before the first frame of the stream, nextKey has no effect.
-//
-// If the next keyframe is not known yet, because the publisher sends another format than f,
-// start.Cursor is nil. The caller must then get the position from Rendition.AwaitReady.
+// Join adds a viewer that gets the stream in the format f. The viewer begins at start: the newest
+// keyframe or, if nextKey is true, the next one. Before the first frame of the stream, nextKey has
+// no effect. If start.Cursor is nil, the caller must get the position from Rendition.AwaitReady.
+// The caller must call Leave when the viewer ends.
 func (s *Set) Join(f Format, nextKey bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +177,7 @@ func (s *Set) Restart(r *Rendition) fanout.Start {
 	return s.startAtKey(r)
 }
 
-// startAtKey returns the position of the newest keyframe for a new viewer. The caller must hold mu.
+// startAtKey returns the position of the newest keyframe. The caller must hold mu.
 func (s *Set) startAtKey(r *Rendition) fanout.Start {
 	start := startAt(r.cursor())
 	start.Age = s.live.keyAge()
@@ -222,8 +212,7 @@ func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
 	r.fanout.Close(why)
 }
 
-// stopUnused stops the conversion to r if r has no viewers and no FragmentReaders. The caller must
-// hold mu.
+// stopUnused stops the conversion to r if nothing reads r. The caller must hold mu.
 func (s *Set) stopUnused(r *Rendition) {
 	if r.viewers+r.readers == 0 && r != s.live {
 		s.forget(r)
@@ -245,8 +234,7 @@ func (s *Set) forget(r *Rendition) {
 	}
 }
 
-// All returns the stream in the publisher's format, and in each format to which it is converted at
-// present.
+// All returns the renditions of the stream that exist at present.
 func (s *Set) All() []*Rendition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,8 +260,7 @@ func (s *Set) Viewers(f Format) int {
 	return 0
 }
 
-// MP4Time returns the timestamp of the newest MP4 fragment. If the stream is not being converted to
-// MP4, it returns 0.
+// MP4Time returns the timestamp of the newest MP4 fragment, or 0 if no MP4 is made.
 func (s *Set) MP4Time() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +272,7 @@ func (s *Set) MP4Time() time.Duration {
 	return 0
 }
 
-// Stats describes the frames that the Set keeps for late viewers in the publisher's format. Frames
-// in other formats are not included.
+// Stats describes the frames that the Set keeps in the publisher's format.
 func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
 
 // KeyAge returns the age of the newest keyframe at which viewers can start. If viewers begin

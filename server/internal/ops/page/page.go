@@ -20,9 +20,8 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy is the Content-Security-Policy of the page. The page shows text that comes from
-// publishers, such as stream names. The policy therefore blocks inline scripts and resources from
-// other servers. It also prevents the page from being shown in a frame.
+// policy is the Content-Security-Policy of the page. The page shows text from publishers, so it
+// must not run inline scripts, load from other servers, or be shown in a frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -31,17 +30,16 @@ type asset struct {
 	body        []byte
 }
 
-// Handler returns the handler of the viewers' page at / and its assets under /page/. It answers GET
-// and HEAD requests. For every other path it returns status 404.
+// Handler returns the handler of the viewers' page at / and its assets under /page/. For every
+// other path it returns status 404.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
 // Admin returns the handler of the operator's page at / and its assets under /page/. The page lists
-// clients. It can end streams, disconnect viewers and stop the server. The handler answers GET and
-// HEAD requests. For every other path it returns status 404.
+// clients, ends streams, disconnects viewers and stops the server. For every other path the handler
+// returns status 404.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler returns a handler that serves indexFile at /, and the other assets under /page/. It does
-// not serve otherFile and its script, because they belong to another page.
+// handler serves indexFile at /, and the assets under /page/ except otherFile and its script.
 func handler(indexFile, otherFile string) http.Handler {
 	assets := load(indexFile, otherFile)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

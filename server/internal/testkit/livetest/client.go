@@ -1,5 +1,4 @@
-// Package livetest publishes and watches streams of a server under test, as encoders and players
-// do.
+// Package livetest publishes and watches streams of a server under test.
 package livetest
 
 import (
@@ -102,8 +101,7 @@ func HTTP2(t testing.TB, window int) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Dial opens a connection and writes the hand-written request in head. It replaces each "\n" in
-// head with "\r\n".
+// Dial opens a connection and writes the request in head. It replaces each "\n" with "\r\n".
 func (c *Client) Dial(head string) net.Conn {
 	c.T.Helper()
 	conn := nettest.Dial(c.T, c.Addr, 0)

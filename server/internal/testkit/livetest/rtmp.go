@@ -63,8 +63,7 @@ func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	return c
 }
 
-// ChunkSize sets the chunk size for further messages to the server. Initially, the chunk size is
-// 128 bytes.
+// ChunkSize sets the chunk size for further messages to the server. It is 128 bytes at first.
 func (c *RTMP) ChunkSize(n int) {
 	c.t.Helper()
 	c.enc.SetChunkSize(&c.out, n)
@@ -75,7 +74,7 @@ func (c *RTMP) ChunkSize(n int) {
 // last messages when the server has closed the connection.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
-// Send sends a message. It returns an error if writing to the connection fails.
+// Send sends a message. It returns an error if the write fails.
 func (c *RTMP) Send(m rtmp.Message, body []byte) error {
 	c.t.Helper()
 	c.make(m, body)
@@ -148,7 +147,7 @@ type RTMPMessage struct {
 	Body []byte
 }
 
-// Command returns the values in an RTMP command. If m is not a command, it returns nil.
+// Command returns the values in an RTMP command, or nil for other messages.
 func (m *RTMPMessage) Command() []any {
 	if m.Type != rtmp.TypeCommand {
 		return nil
@@ -181,8 +180,7 @@ func (m *RTMPMessage) Status() (s Status, ok bool) {
 // A Status is the content of an onStatus message.
 type Status struct{ Level, Code, Description string }
 
-// Tag returns an audio, video or metadata message as an FLV tag. For messages of other types, it
-// returns nil.
+// Tag returns an audio, video or metadata message as an FLV tag, or nil for other messages.
 func (m *RTMPMessage) Tag() []byte {
 	switch m.Type {
 	case rtmp.TypeAudio, rtmp.TypeVideo:
@@ -249,7 +247,7 @@ func (c *RTMP) result(desc string) {
 	})
 }
 
-// Publish sends a publish request, and returns the first status that the server sends.
+// Publish sends a publish request, and returns the first status.
 func (c *RTMP) Publish(key string) Status {
 	c.t.Helper()
 	c.Call(rtmp.Stream, "publish", nil, key, "live")
@@ -346,7 +344,7 @@ func (c *RTMP) AwaitEnd() {
 	}
 }
 
-// RTMPChunks returns a message as chunks. Each chunk has at most size bytes of payload.
+// RTMPChunks returns a message as chunks with up to size bytes of payload.
 func RTMPChunks(m rtmp.Message, body []byte, size int) []byte {
 	var enc rtmp.Encoder
 	defer enc.Release()

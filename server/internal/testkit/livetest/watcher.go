@@ -20,9 +20,8 @@ type Watcher struct {
 	Res  *http.Response // set by Begin
 }
 
-// Watcher requests the given path on a new connection, and reads the head of the response. The
-// argument rcvbuf is the size of the connection's receive buffer in bytes. 0 means the system's
-// default.
+// Watcher requests path on a new connection, and reads the head of the response. rcvbuf is the
+// connection's receive buffer in bytes; 0 means the system's default.
 func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	w := c.Ask(path, rcvbuf)

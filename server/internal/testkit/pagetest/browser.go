@@ -17,8 +17,7 @@ import (
 // limit is the maximum lifetime of a browser. It stops the browser of a test that hangs.
 const limit = 5 * time.Minute
 
-// A Console collects the messages on the browser's console. They come from the page or from the
-// browser itself.
+// A Console collects the messages on the browser's console, from the page or from the browser.
 type Console struct {
 	mu    sync.Mutex
 	lines []string
@@ -31,8 +30,7 @@ func (c *Console) Lines() []string {
 	return slices.Clone(c.lines)
 }
 
-// Browser starts Chromium with a new profile and an empty tab. Chromium is stopped at the end of
-// the test.
+// Browser starts Chromium with a new profile and an empty tab, and stops it at the end of the test.
 func Browser(t testing.TB) (context.Context, *Console) {
 	t.Helper()
 	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
@@ -79,7 +77,7 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	return ctx, console
 }
 
-// Await waits until a JavaScript expression in the tab is true. The test fails after 20 seconds.
+// Await waits until a JavaScript expression is true. The test fails after 20 seconds.
 func Await(t testing.TB, ctx context.Context, expression string) {
 	t.Helper()
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression,

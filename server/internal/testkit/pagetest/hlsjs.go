@@ -67,8 +67,7 @@ func sum(p []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// unpack returns the content of a file in an npm package, which is a tar.gz file. The argument path
-// is the path of the package, and name is the name of the file in the package.
+// unpack returns the file called name in the npm package at path, which is a tar.gz file.
 func unpack(path, name string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,10 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// playerPage is a page that plays streams with hls.js, each in a separate video element. It records
-// the latency of each player four times a second. The function begin() deletes the records of a
-// player. A test calls begin() when the player plays steadily, so that the records do not include
-// the start of the playback.
+// playerPage plays streams with hls.js, each in a separate video element, and records the latency
+// of each player four times a second. A test calls begin() to delete the records of the start.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
 function play(name, url, config) {
@@ -63,7 +61,7 @@ type Playback struct {
 	Behind     []float64
 	Errors     []string // errors from which hls.js recovered
 	Fatal      []string
-	Waiting    int // how often the video ran out of data
+	Waiting    int // number of times that the video ran out of data
 	Width      int
 	Ended      bool // whether the video has reached the end of the stream
 	Pictures   int
