@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"io"
+	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
 )
@@ -63,6 +64,24 @@ func (v *Viewer) catchUp() bool {
 		}
 	}
 	return false
+}
+
+// await waits for new frames, at least for v.pause. It returns at once if v is nudged. It is not
+// for viewers on plain TCP connections, because their loop waits.
+func (v *Viewer) await() {
+	if v.pause > 0 {
+		pause := time.NewTimer(v.pause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-v.nudged:
+			return
+		}
+	}
+	select {
+	case <-v.news.C:
+	case <-v.nudged:
+	}
 }
 
 // writePending writes all of v.out.pending. The first call writes even if there is nothing to
