@@ -2,7 +2,7 @@
 // to change.
 //
 // The variable checks lists the checks. A check depends only on a host and a Plan. It does not run
-// commands, write files or open connections. If a check cannot read a value, the State of its
+// commands, write files or open connections. Only [Measure] does: it loads a server on this machine. If a check cannot read a value, the State of its
 // Finding is Unknown, which is not a failure. Much of the package is text for users: each of the
 // fifteen checks says what to change, why, and with which command.
 package doctor
@@ -75,6 +75,7 @@ type Report struct {
 	Blobs    string        `json:"blobs"`
 	Counts   map[State]int `json:"counts"` // number of findings for every State; may be 0
 	Findings []Finding     `json:"findings"`
+	Capacity *Capacity     `json:"capacity,omitempty"` // not set by Examine; see Measure
 }
 
 // Examine runs all checks on this machine. It returns the worst findings first.
