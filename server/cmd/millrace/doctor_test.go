@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/server/internal/doctor"
 	"github.com/spf13/pflag"
@@ -69,6 +71,39 @@ func doctored(t *testing.T, args ...string) *bytes.Buffer {
 		t.Fatal(err)
 	}
 	return &out
+}
+
+// Doctor measures a server that it starts itself, and stops it.
+func TestDoctorMeasures(t *testing.T) {
+	trial := capacityTrial
+	trial.Viewers, trial.Time = 5, 200*time.Millisecond
+	var server *exec.Cmd
+	trial.Server = func(args ...string) *exec.Cmd {
+		server = ownServer(args...)
+		server.Env = append(server.Env, asCommand+"=1")
+		return server
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("needs the CPU time of another process, from /proc")
+	}
+	c, err := doctor.Measure(t.Context(), trial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server.ProcessState == nil {
+		t.Error("the server still runs")
+	}
+	c.CPUs = 2
+	c.Bounds = []doctor.Bound{{Latency: 50 * time.Millisecond, Viewers: 9000}}
+	var out bytes.Buffer
+	if err := printFindings(&out, doctor.Report{Capacity: &c}, false, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"keep 2 CPUs busy", "50ms", "9000", "19.4 Gbit/s"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
 }
 
 func TestDoctor(t *testing.T) {

@@ -2,7 +2,8 @@
 // to change.
 //
 // A check depends only on a host and a Plan. It does not run commands, write files or open
-// connections. If it cannot read a value, its State is Unknown, which is not a failure.
+// connections. If it cannot read a value, its State is Unknown, which is not a failure. Only
+// [Measure] does more: it loads a server on this machine.
 package doctor
 
 import (
@@ -72,6 +73,7 @@ type Report struct {
 	Blobs    string        `json:"blobs"`
 	Counts   map[State]int `json:"counts"` // number of findings for every State; may be 0
 	Findings []Finding     `json:"findings"`
+	Capacity *Capacity     `json:"capacity,omitempty"` // not set by Examine; see Measure
 }
 
 // Examine runs all checks on this machine. It returns the worst findings first.

@@ -126,7 +126,8 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := &Viewer{hub: a.hub, stream: s, remote: want.Remote, since: nanotime(), terms: want.Terms}
+	v := &Viewer{hub: a.hub, stream: s, remote: want.Remote, since: nanotime(), terms: want.Terms,
+		pause: a.hub.cfg.pause(want.Bound)}
 	next := want.Next
 	if peer {
 		v.node, v.lease = want.Node, s.lease

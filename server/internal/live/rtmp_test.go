@@ -84,7 +84,7 @@ func (f *fixture) serveRTMP(conn net.Conn) {
 	for want != nil {
 		name := strings.TrimPrefix(want.Path, "live/")
 		if !want.Publish {
-			err = c.Watch(context.Background(), name)
+			err = c.Watch(context.Background(), name, 0)
 		} else if err = c.Publish(name); err == nil {
 			want = c.Next(time.Now().Add(cmp.Or(f.nextTimeout, time.Second)))
 			continue

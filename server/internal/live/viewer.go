@@ -19,6 +19,7 @@ type Viewer struct {
 	remote    string
 	account   *address.Account // counts the bytes sent to the viewer's address
 	since     int64            // time of the viewer's arrival; see nanotime
+	pause     time.Duration    // time from one batch to the next
 	id        uint64           // unique number of the viewer; set by Admission.noteServed
 
 	// If the viewer is another node of the cluster, node is its address, and lease is this node's
@@ -50,7 +51,8 @@ func (v *Viewer) exit() {
 // caller appends the head of the response, and then calls Admission.Start or Admission.Serve.
 func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
-		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
+		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start,
+		Pause: v.pause})
 	v.start = fanout.Start{}
 	return v.transport
 }

@@ -225,6 +225,20 @@ func TestStartAtTheNextKeyFrameOfAStreamToCome(t *testing.T) {
 	startsAt(t, "MP4", mp4.Rest(), 0)
 }
 
+// A bound out of range is refused, and the answer names the range.
+func TestBadBound(t *testing.T) {
+	f := serve(t, func(c *live.Config) { c.ViewerWait = 0 })
+	for query, want := range map[string]int{
+		"?bound=2s": 400, "?bound=": 400, "?bound=200": 400, "?bound=-1s": 400,
+		"?bound=200ms": 404, "?bound=1ms": 404, "?bound=200ms&start=next": 404,
+	} {
+		res := f.Get("/live/cam" + query)
+		if res.Status != want || want == 400 && !strings.Contains(res.Body, "from 0s to 1s") {
+			t.Errorf("%s: %d %s, want %d", query, res.Status, res.Body, want)
+		}
+	}
+}
+
 func TestBadStart(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.ViewerWait = 0 })
 	for query, want := range map[string]int{

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
@@ -227,6 +228,12 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 // for the stream. serveAs returns the name under which the server has the stream.
 func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
 	err error) {
+	var bound time.Duration
+	if want.Query.Has("bound") && !want.Publish {
+		if bound, err = live.ParseBound(want.Query.Get("bound")); err != nil {
+			return name, err
+		}
+	}
 	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp",
 		Address: c.RemoteAddr(),
 		Agent:   want.Client, Query: want.RawQuery,
@@ -246,7 +253,7 @@ func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name
 	if want.Publish {
 		err = c.Publish(name)
 	} else {
-		err = c.Watch(ctx, name)
+		err = c.Watch(ctx, name, bound)
 	}
 	if err != nil {
 		c.Terms.End(err.Error(), 0)

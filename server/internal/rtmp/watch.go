@@ -16,13 +16,13 @@ import (
 )
 
 // Watch waits until the named stream exists, and starts to send it to the client. From then on,
-// other goroutines own the connection.
+// other goroutines own the connection. A frame may wait up to bound; see [live.ParseBound].
 //
 // If the client leaves while Watch waits, Watch closes the connection and returns nil. If Watch
 // returns an error, the caller must pass it to Refuse.
-func (c *Conn) Watch(ctx context.Context, name string) error {
+func (c *Conn) Watch(ctx context.Context, name string, bound time.Duration) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
-		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
+		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms, Bound: bound}
 	viewers := live.NewAdmission(c.acceptor.hub)
 	var first earlyReplies
 	defer first.Release()

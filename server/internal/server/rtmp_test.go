@@ -167,6 +167,8 @@ func TestRTMPTokens(t *testing.T) {
 		{false, "live", "cam?token=" + publish, "NetStream.Play.Reset"},
 		{false, "other", "cam?token=" + read, "NetStream.Play.StreamNotFound"},
 		{false, "", "live/cam?token=" + read, "NetStream.Play.Reset"},
+		{false, "live", "cam?bound=200ms&token=" + read, "NetStream.Play.Reset"},
+		{false, "live", "cam?bound=2s&token=" + read, "NetStream.Play.Failed"},
 	} {
 		c := f.client(tt.app)
 		var s livetest.Status

@@ -21,7 +21,14 @@ func parseWatchRequest(r *http.Request, name string) (live.WatchRequest, error) 
 	if err := streamname.Check(want.Name); err != nil {
 		return want, err
 	}
-	if q := r.URL.Query(); q.Has("start") {
+	q := r.URL.Query()
+	if q.Has("bound") {
+		var err error
+		if want.Bound, err = live.ParseBound(q.Get("bound")); err != nil {
+			return want, err
+		}
+	}
+	if q.Has("start") {
 		switch start := q.Get("start"); start {
 		case "last":
 		case "next":

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/millrace-io/millrace/server/internal/live"
@@ -28,6 +29,10 @@ func TestParseWatchRequest(t *testing.T) {
 		{"a/b/cam.mp4", "start=next&token=x",
 			live.WatchRequest{Name: "a/b/cam", Format: rendition.MP4, Next: true}, 0},
 		{"cam", "start=last", live.WatchRequest{Name: "cam", AsIs: true, Format: rendition.FLV}, 0},
+		{"cam", "bound=250ms",
+			live.WatchRequest{Name: "cam", AsIs: true, Format: rendition.FLV,
+				Bound: 200 * time.Millisecond}, 0},
+		{"cam", "bound=2s", live.WatchRequest{}, http.StatusBadRequest},
 		{"cam", "start=", live.WatchRequest{}, http.StatusBadRequest},
 		{"cam", "start=now", live.WatchRequest{}, http.StatusBadRequest},
 		{"", "", live.WatchRequest{}, http.StatusBadRequest},

@@ -21,7 +21,7 @@ type rig struct {
 
 func newRig(t testing.TB, viewers int) *rig {
 	f := newFixture(Config{}, broadcast.MaxFrames(64)) // a small ring, so that the steady state is reached soon
-	l := newLoop(&f.src)
+	l := newLoop(&f.src, 0)
 	l.running = true // the test runs the loop itself
 	r := &rig{fixture: f, loop: l, buf: make([]byte, 64<<10)}
 	for range viewers {

@@ -22,6 +22,7 @@ package fanout
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/server/internal/lock"
@@ -88,25 +89,30 @@ func (f *Fanout) Serve(v *Viewer) {
 
 // add chooses a loop for v, and stores the loop in v.loop. The caller must then call v.loop.serve.
 func (f *Fanout) add(v *Viewer) {
-	v.loop = f.pick()
+	v.loop = f.pick(v.pause)
 	f.src.Counters.addViewer(v.conn.path())
 	v.loop.add(v)
 }
 
-// pick returns the loop for a new viewer, and adds 1 to the loop's number of viewers. Usually this
-// is the loop with the fewest viewers. If each loop has at least 512 viewers (loopViewers), and
-// there are fewer loops than processors, pick returns a new loop.
-func (f *Fanout) pick() *loop {
+// pick returns the loop for a new viewer, and adds 1 to the loop's number of viewers. Of the loops
+// with the given pause, it is the one with the fewest viewers. If each of these loops has at least
+// loopViewers viewers, and there are fewer of them than processors, pick returns a new loop.
+func (f *Fanout) pick(pause time.Duration) *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var least *loop
+	loops := 0
 	for _, l := range f.loops {
+		if l.pause != pause {
+			continue
+		}
+		loops++
 		if least == nil || l.viewers.Load() < least.viewers.Load() {
 			least = l
 		}
 	}
-	if least == nil || least.viewers.Load() >= loopViewers && len(f.loops) < runtime.GOMAXPROCS(0) {
-		least = newLoop(&f.src)
+	if least == nil || least.viewers.Load() >= loopViewers && loops < runtime.GOMAXPROCS(0) {
+		least = newLoop(&f.src, pause)
 		f.loops = append(f.loops, least)
 	}
 	least.viewers.Add(1)

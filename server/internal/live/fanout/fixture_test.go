@@ -32,6 +32,7 @@ type fixture struct {
 	ring     *broadcast.Ring
 	counters Counters
 	options  []broadcast.CursorOption
+	pause    time.Duration // of viewers that are added from now on
 
 	mu     sync.Mutex // held while a viewer starts, and while a test changes the preamble
 	served atomic.Int32
@@ -59,7 +60,8 @@ func (f *fixture) publish(t testing.TB, data string, key bool) {
 // viewer returns a viewer that the Fanout serves.
 func (f *fixture) viewer(conn Conn) *Viewer {
 	f.served.Add(1)
-	return f.NewViewer(ViewerConfig{Session: f, Conn: conn, Remote: "test", Start: f.Restart()})
+	return f.NewViewer(ViewerConfig{Session: f, Conn: conn, Remote: "test", Start: f.Restart(),
+		Pause: f.pause})
 }
 
 // unserved returns a viewer that the test serves itself, in place of l's goroutine.

@@ -14,7 +14,7 @@ func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	f := newFixture(Config{}, broadcast.MaxFrames(64))
 	defer f.Close(StreamEnded)
 	f.publish(t, "of a group that is not kept", false)
-	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src))
+	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src, 0))
 	defer v.finish()
 	for range 3 {
 		f.publish(t, "picture", false)
@@ -46,7 +46,7 @@ func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	f := newFixture(Config{Allowance: broadcast.Lag{Time: 5 * time.Second},
 		Stall: 30 * time.Second})
 	defer f.Close(StreamEnded)
-	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src))
+	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src, 0))
 	defer v.finish()
 	f.publish(t, "frame", true)
 	v.lag.writing.Store(true)

@@ -28,6 +28,7 @@ const inspectEvery = 250 * time.Millisecond
 // the detached viewers every inspectEvery.
 type loop struct {
 	src     *source
+	pause   time.Duration // time from one round to the next; 0: a round for each signal of the ring
 	viewers atomic.Int32  // number of viewers, healthy and detached
 	wake    chan struct{} // signals that detached is no longer empty; has a buffer of one
 
@@ -40,7 +41,9 @@ type loop struct {
 	seen LagReport // result of the last inspection
 }
 
-func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
+func newLoop(src *source, pause time.Duration) *loop {
+	return &loop{src: src, pause: pause, wake: make(chan struct{}, 1)}
+}
 
 // add adds v as a detached viewer. The caller must then call l.serve(v) in a separate goroutine.
 func (l *loop) add(v *Viewer) {
@@ -70,10 +73,19 @@ func (l *loop) run(news *broadcast.Watcher) {
 	defer l.contain()
 	tick := time.NewTimer(inspectEvery)
 	defer tick.Stop()
+	pause := time.NewTimer(l.pause)
+	defer pause.Stop()
+	signal := news.C // nil during a pause, in which news.C keeps one signal
 	for ticking := true; ; {
 		select {
-		case <-news.C:
+		case <-signal:
 			l.round()
+			if l.pause > 0 {
+				signal = nil
+				pause.Reset(l.pause)
+			}
+		case <-pause.C:
+			signal = news.C
 		case <-l.wake:
 		case <-tick.C:
 			ticking = false
@@ -148,10 +160,7 @@ func (l *loop) serve(v *Viewer) {
 			}
 			continue
 		}
-		select {
-		case <-v.news.C:
-		case <-v.nudged:
-		}
+		v.await()
 	}
 	l.leave(v)
 	v.finish()

@@ -190,6 +190,7 @@ type fanoutModel struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	latency time.Duration
+	pause   time.Duration // of half of the viewers
 	viewers []*modelViewer
 	number  uint64 // of the newest record of the stream
 	config  uint64 // of the newest C
@@ -240,6 +241,7 @@ func (m *fanoutModel) configure() {
 func (m *fanoutModel) add(kind path, room int) *modelViewer {
 	conn := newMemoryConn(kind)
 	conn.room = room
+	m.fixture.pause = m.pause * time.Duration(m.rnd.IntN(2))
 	v := &modelViewer{Viewer: m.viewer(conn), conn: conn, from: m.number, stalled: room >= 0}
 	m.viewers = append(m.viewers, v)
 	end := m.record('E', 0, 0)
@@ -494,8 +496,8 @@ func (m *fanoutModel) run(steps int) error {
 	for range steps {
 		log = append(log, m.step())
 		synctest.Wait()
-		if m.latency > 0 {
-			time.Sleep(m.latency)
+		if wait := m.latency + m.pause; wait > 0 {
+			time.Sleep(wait)
 			synctest.Wait()
 		}
 		if err := m.checkAll(); err != nil {
@@ -512,6 +514,7 @@ func (m *fanoutModel) run(steps int) error {
 	}
 	synctest.Wait()
 	m.Close(StreamEnded)
+	time.Sleep(m.pause)
 	synctest.Wait()
 	for i, v := range m.viewers {
 		switch why := v.Reason(); {
@@ -556,7 +559,8 @@ func newFanoutModel(t *testing.T, seed uint64) *fanoutModel {
 	if limit := cfg.Allowance.Bytes; limit > 0 {
 		f.options = append(f.options, broadcast.BatchBytes(int(limit/4)))
 	}
-	return &fanoutModel{fixture: f, t: t, rnd: rnd, latency: latency}
+	return &fanoutModel{fixture: f, t: t, rnd: rnd, latency: latency,
+		pause: time.Duration(rnd.IntN(2)*100) * time.Millisecond}
 }
 
 var (

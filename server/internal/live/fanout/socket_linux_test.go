@@ -236,7 +236,7 @@ func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 			f := newFixture(Config{}, broadcast.MaxFrames(64))
 			sender, receiver := tcpPair(t, false)
 			go discard(receiver)
-			v := f.unserved(NewConn(sender, false, 0), newLoop(&f.src))
+			v := f.unserved(NewConn(sender, false, 0), newLoop(&f.src, 0))
 			defer v.finish()
 			for i := range 100 {
 				f.publish(t, "frame", i == 0)

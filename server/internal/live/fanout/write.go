@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"io"
+	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
 )
@@ -63,6 +64,24 @@ func (v *Viewer) catchUp() bool {
 		}
 	}
 	return false
+}
+
+// await waits until v.pause has passed and there are new frames. It returns early if v is nudged. A
+// viewer with a plain socket does not call await, because its loop waits.
+func (v *Viewer) await() {
+	if v.pause > 0 {
+		pause := time.NewTimer(v.pause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-v.nudged:
+			return
+		}
+	}
+	select {
+	case <-v.news.C:
+	case <-v.nudged:
+	}
 }
 
 // writePending writes all of v.out.pending. The first call always writes, because a ResponseWriter
