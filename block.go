@@ -83,13 +83,13 @@ func newBlock(p *Pool, class int8, size int) *block {
 	f := &blockInfo{pool: weak.Make(p), class: class, size: int64(size)}
 	b := &block{buf: make([]byte, size), pool: p, class: class, info: f}
 	b.state.Store(stock)
-	runtime.AddCleanup(b, (*blockInfo).collected, f)
+	runtime.AddCleanup(b, (*blockInfo).countLost, f)
 	return b
 }
 
-// collected is called after the garbage collector has freed a block. If the block was still lent,
+// countLost is called after the garbage collector has freed a block. If the block was still lent,
 // the Pool counts it as lost.
-func (f *blockInfo) collected() {
+func (f *blockInfo) countLost() {
 	p := f.pool.Value()
 	if p == nil || f.dropped.Load() {
 		return
@@ -117,9 +117,9 @@ func (b *block) check(gen uint32) {
 	}
 }
 
-// buy adds n shares to the count. The caller must already hold a share. The method panics if the
-// count reaches countLimit.
-func (b *block) buy(n uint32) {
+// addShares adds n shares to the count. The caller must already hold a share. The method panics if
+// the count reaches countLimit.
+func (b *block) addShares(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
@@ -149,8 +149,8 @@ func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 // later. It therefore marks the whole block as in use before it waits.
 func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == off }
 
-// sole reports whether the block has no shares except the caller's n shares.
-func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
+// isSoleOwner reports whether the block has no shares except the caller's n shares.
+func (b *block) isSoleOwner(n uint32) bool { return count(b.state.Load()) == n }
 
 // fill overwrites released memory, to reveal code that still uses the memory.
 func fill(p []byte) {

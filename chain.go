@@ -153,7 +153,7 @@ func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	if last, room := c.room(); last != nil {
+	if last, room := c.tailRoom(); last != nil {
 		n := copy(room, p)
 		c.extend(last, n)
 		if p = p[n:]; len(p) == 0 {
@@ -172,23 +172,24 @@ func (c *Chain) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// room returns the last piece and the free memory after it. The caller may write to this memory.
-// Both results are nil if c is empty, or if anything else uses the block of the last piece.
-func (c *Chain) room() (last *Ref, room []byte) {
+// tailRoom returns the last piece and the free memory after it. The caller may write to this
+// memory. Both results are nil if c is empty, or if anything else uses the block of the last piece.
+func (c *Chain) tailRoom() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
 		return nil, nil
 	}
 	last = &pieces[len(pieces)-1]
 	last.check()
-	if b := last.blk; b.sole(last.shares) && b.endsAt(last.off+last.n) {
+	if b := last.blk; b.isSoleOwner(last.shares) && b.endsAt(last.off+last.n) {
 		return last, b.buf[b.used:]
 	}
 	return nil, nil
 }
 
-// extend makes the last piece n bytes longer. Before the call, c.room() must have returned the last
-// piece and the free memory after it, and the caller must have written the n bytes to that memory.
+// extend makes the last piece n bytes longer. Before the call, c.tailRoom() must have returned the
+// last piece and the free memory after it, and the caller must have written the n bytes to that
+// memory.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)

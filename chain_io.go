@@ -102,7 +102,7 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	}
 	var total int64
 	size, n, err := readFromFirst, 0, error(nil)
-	if last, room := c.room(); len(room) >= minTail {
+	if last, room := c.tailRoom(); len(room) >= minTail {
 		n, err = fillBlock(src, room)
 		c.extend(last, n)
 		total = int64(n)

@@ -16,7 +16,7 @@ const Invariants = invariants
 func Sole(c *Chain) func() bool {
 	pieces := c.pieces()
 	last := pieces[len(pieces)-1]
-	return func() bool { return last.blk.sole(last.shares) }
+	return func() bool { return last.blk.isSoleOwner(last.shares) }
 }
 
 // BlockState returns the generation and the share count of r's block.

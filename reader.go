@@ -235,7 +235,7 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	for left := n; left > 0; {
 		if b.w-b.r < left {
 			if err := b.fillRange(left); err != nil {
-				return midway(err, n-left)
+				return unexpectedEOF(err, n-left)
 			}
 		}
 		end := min(b.r+left, b.w)
@@ -274,7 +274,7 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	if err != nil {
 		b.takeBack(dst, before)
 	}
-	return midway(err, n-left)
+	return unexpectedEOF(err, n-left)
 }
 
 // readPart is like ReadChain, but if the source ends after fewer than n bytes, it moves these bytes
@@ -301,7 +301,7 @@ func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 			}
 		}
 		m := min(left, b.w-b.r)
-		b.give(dst, m)
+		b.moveTo(dst, m)
 		left -= m
 	}
 	return 0, nil
@@ -325,23 +325,23 @@ func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 		if b.r == b.w {
 			if err := b.fill(); err != nil {
 				b.takeBack(dst, before)
-				return midway(err, got)
+				return unexpectedEOF(err, got)
 			}
 		}
 		p := b.buf[b.r:min(b.w, b.r+max(limit-got, 0))]
 		if i := bytes.IndexByte(p, delim); i >= 0 {
-			b.give(dst, i+1)
+			b.moveTo(dst, i+1)
 			return nil
 		}
 		if got+len(p) >= limit {
 			if got > 0 {
-				b.give(dst, b.w-b.r) // takeBack requires that buf is empty
+				b.moveTo(dst, b.w-b.r) // takeBack requires that buf is empty
 				b.takeBack(dst, before)
 			}
 			return &DelimError{delim, limit}
 		}
 		got += len(p)
-		b.give(dst, len(p))
+		b.moveTo(dst, len(p))
 	}
 }
 
@@ -385,8 +385,8 @@ func (b *Reader) ReadRef(n int) (Ref, error) {
 	return b.share(n), nil
 }
 
-// give moves the next n bytes of buf to dst. It requires 1 ≤ n ≤ b.w-b.r.
-func (b *Reader) give(dst *Chain, n int) { dst.push(b.share(n)) }
+// moveTo moves the next n bytes of buf to dst. It requires 1 ≤ n ≤ b.w-b.r.
+func (b *Reader) moveTo(dst *Chain, n int) { dst.push(b.share(n)) }
 
 // share moves the next n bytes of buf to a Ref. It requires 1 ≤ n ≤ b.w-b.r.
 func (b *Reader) share(n int) Ref {
@@ -400,7 +400,7 @@ func (b *Reader) share(n int) Ref {
 		return r
 	}
 	if b.stock <= pieceStock {
-		b.blk.buy(readerStock)
+		b.blk.addShares(readerStock)
 		b.stock += readerStock
 	}
 	b.stock -= pieceStock
@@ -423,8 +423,8 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether b.more.ahead has bytes. The Reader returns them before b.err.
-func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
+// hasAhead reports whether b.more.ahead has bytes. The Reader returns them before b.err.
+func (b *Reader) hasAhead() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
 func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
@@ -437,7 +437,7 @@ func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
 			}
 		}
 		total += int64(b.w - b.r)
-		b.give(dst, b.w-b.r)
+		b.moveTo(dst, b.w-b.r)
 	}
 }
 
@@ -446,11 +446,11 @@ func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
 // bufio.ErrNegativeCount.
 func (b *Reader) Skip(n int) error {
 	got, err := b.Discard(n)
-	return midway(err, got)
+	return unexpectedEOF(err, got)
 }
 
-// midway turns io.EOF after n > 0 bytes into io.ErrUnexpectedEOF.
-func midway(err error, n int) error {
+// unexpectedEOF turns io.EOF after n > 0 bytes into io.ErrUnexpectedEOF.
+func unexpectedEOF(err error, n int) error {
 	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
 	}
@@ -498,12 +498,12 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure records a read of n bytes. When the recorded reads add up to b.want bytes, it sets b.want
-// to a new block size, with room for several reads of average size.
+// adaptBlockSize records a read of n bytes. When the recorded reads add up to b.want bytes, it sets
+// b.want to a new block size, with room for several reads of average size.
 //
 // The new size is at most twice the old size. It is smaller only if less than half of the old size
 // is needed.
-func (b *Reader) measure(n int) {
+func (b *Reader) adaptBlockSize(n int) {
 	b.arrived += n
 	b.reads++
 	if b.arrived < b.want {

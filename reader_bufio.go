@@ -21,7 +21,7 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 		return nil, bufio.ErrNegativeCount
 	}
 	b.lastByte, b.lastRuneSize = -1, -1
-	for b.w-b.r < min(n, b.size) && (b.err == nil || b.behind()) {
+	for b.w-b.r < min(n, b.size) && (b.err == nil || b.hasAhead()) {
 		b.extend(min(n, b.size))
 	}
 	if avail := b.w - b.r; avail < n {
@@ -68,10 +68,10 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 		return 0, b.readErr()
 	}
 	if b.r == b.w {
-		if b.err != nil && !b.behind() {
+		if b.err != nil && !b.hasAhead() {
 			return 0, b.readErr()
 		}
-		if len(p) >= b.size && !b.behind() && (b.more == nil || b.more.next == nil) {
+		if len(p) >= b.size && !b.hasAhead() && (b.more == nil || b.more.next == nil) {
 			return b.readDirect(p)
 		}
 		b.fillOnce()
@@ -151,7 +151,7 @@ func (b *Reader) prepend(c byte) {
 // ReadRune returns the next UTF-8 character and its size in bytes. For an invalid byte it returns
 // U+FFFD and 1.
 func (b *Reader) ReadRune() (r rune, size int, err error) {
-	for b.w-b.r < utf8.UTFMax && !utf8.FullRune(b.buf[b.r:b.w]) && (b.err == nil || b.behind()) {
+	for b.w-b.r < utf8.UTFMax && !utf8.FullRune(b.buf[b.r:b.w]) && (b.err == nil || b.hasAhead()) {
 		b.extend(utf8.UTFMax)
 	}
 	b.lastRuneSize = -1
@@ -188,7 +188,7 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 			line = reach[:searched+i+1]
 			break
 		}
-		if b.err != nil && !b.behind() && len(reach) == b.w-b.r {
+		if b.err != nil && !b.hasAhead() && len(reach) == b.w-b.r {
 			line, err = reach, b.readErr()
 			break
 		}
@@ -279,7 +279,7 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {
-		for b.r < b.w || b.behind() {
+		for b.r < b.w || b.hasAhead() {
 			if b.r == b.w {
 				b.advance()
 			}

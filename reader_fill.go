@@ -7,7 +7,7 @@ import "io"
 // or Ref uses them.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
-		if b.err != nil && !b.behind() {
+		if b.err != nil && !b.hasAhead() {
 			return b.readErr()
 		}
 		b.fillOnce()
@@ -52,11 +52,11 @@ func (b *Reader) fillRange(n int) error {
 // error, the buffer stays empty.
 func (b *Reader) fillOnce() {
 	switch {
-	case b.behind():
+	case b.hasAhead():
 		b.advance()
 	case b.more != nil && b.more.next != nil:
 		b.err = b.more.next(&b.more.ahead)
-		if b.behind() {
+		if b.hasAhead() {
 			b.advance()
 		}
 	default:
@@ -111,18 +111,18 @@ func (b *Reader) probe() {
 func (b *Reader) readInto(p []byte) {
 	n, err := b.src.Read(p)
 	b.probed = false
-	b.received(n, len(p), err)
+	b.recordRead(n, len(p), err)
 }
 
-// received records the results of a read into buf[w:w+size]. It panics if n is out of range.
-func (b *Reader) received(n, size int, err error) {
+// recordRead records the results of a read into buf[w:w+size]. It panics if n is out of range.
+func (b *Reader) recordRead(n, size int, err error) {
 	if n < 0 || n > size {
 		panic(errBadCount)
 	}
 	b.w += n
 	b.err = err
 	if n > 0 {
-		b.measure(n)
+		b.adaptBlockSize(n)
 	}
 }
 
@@ -135,7 +135,7 @@ func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
 	}
-	if b.lent && !b.window && b.blk.sole(b.stock) {
+	if b.lent && !b.window && b.blk.isSoleOwner(b.stock) {
 		b.lent = false // all Chains and Refs have released their shares
 	}
 	switch {
@@ -184,12 +184,12 @@ func (b *Reader) rejoin() {
 // extend appends at least one byte to the buffered bytes, or sets b.err. The caller repeats the
 // call until n contiguous bytes are buffered.
 //
-// It requires b.w-b.r < n. It also requires that b.err is nil or b.behind() is true.
+// It requires b.w-b.r < n. It also requires that b.err is nil or b.hasAhead() is true.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
 		b.extendOnce(n)
-		if b.w-b.r > before || b.err != nil && !b.behind() {
+		if b.w-b.r > before || b.err != nil && !b.hasAhead() {
 			return
 		}
 	}
@@ -202,10 +202,10 @@ func (b *Reader) extendOnce(n int) {
 		return
 	}
 	if b.more != nil {
-		if !b.behind() && b.more.next != nil {
+		if !b.hasAhead() && b.more.next != nil {
 			b.err = b.more.next(&b.more.ahead)
 		}
-		if b.behind() {
+		if b.hasAhead() {
 			b.gather(n)
 			return
 		}
@@ -213,7 +213,7 @@ func (b *Reader) extendOnce(n int) {
 			return
 		}
 	}
-	b.contiguous(n)
+	b.makeContiguous(n)
 	b.readInto(b.buf[b.w:])
 }
 
@@ -221,8 +221,8 @@ func (b *Reader) extendOnce(n int) {
 // stay buffered. It requires n ≤ b.size.
 func (b *Reader) ensure(n int) error {
 	for b.w-b.r < n {
-		if b.err != nil && !b.behind() {
-			return midway(b.readErr(), b.w-b.r)
+		if b.err != nil && !b.hasAhead() {
+			return unexpectedEOF(b.readErr(), b.w-b.r)
 		}
 		b.extend(n)
 	}
@@ -233,15 +233,15 @@ func (b *Reader) ensure(n int) error {
 // b.more.ahead is empty.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
-	b.contiguous(n)
+	b.makeContiguous(n)
 	b.more.ahead.CopyTo(b.buf[b.w : b.w+m])
 	b.w += m
 	b.more.ahead.Discard(m)
 }
 
-// contiguous makes room for n contiguous bytes, including the buffered bytes. If necessary, it
+// makeContiguous makes room for n contiguous bytes, including the buffered bytes. If necessary, it
 // moves the buffered bytes to the block's start or to another block. It requires 0 < b.w-b.r < n.
-func (b *Reader) contiguous(n int) {
+func (b *Reader) makeContiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return
 	}

@@ -12,7 +12,7 @@ var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
 // 8. The error is io.EOF if the source ended before the first byte, and io.ErrUnexpectedEOF if the
 // source ended within the integer. If ReadBE returns an error, it consumes nothing.
 func (b *Reader) ReadBE(n int) (uint64, error) {
-	p, err := b.fixed(n)
+	p, err := b.readFixed(n)
 	var v uint64
 	for _, c := range p {
 		v = v<<8 | uint64(c)
@@ -22,7 +22,7 @@ func (b *Reader) ReadBE(n int) (uint64, error) {
 
 // ReadLE is like [Reader.ReadBE], but reads a little-endian integer.
 func (b *Reader) ReadLE(n int) (uint64, error) {
-	p, err := b.fixed(n)
+	p, err := b.readFixed(n)
 	var v uint64
 	for i := len(p) - 1; i >= 0; i-- {
 		v = v<<8 | uint64(p[i])
@@ -30,8 +30,8 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed reads n bytes. It returns an error if n is not from 1 to 8.
-func (b *Reader) fixed(n int) ([]byte, error) {
+// readFixed reads n bytes. It returns an error if n is not from 1 to 8.
+func (b *Reader) readFixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)
 	}

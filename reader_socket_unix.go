@@ -54,7 +54,7 @@ func (s *socket) receive() {
 	} else if e, ok := err.(*net.OpError); ok {
 		e.Op = "read" // deadline or close: use the text of conn.Read's error
 	}
-	s.b.received(s.n, s.room, err)
+	s.b.recordRead(s.n, s.room, err)
 }
 
 // tryRead reads once. If it returns false, the runtime calls it again when fd is readable.

@@ -36,7 +36,7 @@ func (d *Draft) Bytes() []byte {
 func (d *Draft) Cut(n int) Ref {
 	d.inRange("Cut", n)
 	if d.shares == 1 {
-		d.blk.buy(stock)
+		d.blk.addShares(stock)
 		d.shares += stock
 	}
 	d.shares--
@@ -174,7 +174,7 @@ func (r *Ref) Slice(from, to int) Ref {
 // share returns a new Ref for n bytes of r that begin at offset off.
 func (r *Ref) share(off, n uint32) Ref {
 	if r.shares == 1 {
-		r.blk.buy(stock)
+		r.blk.addShares(stock)
 		r.shares += stock
 	}
 	r.shares--

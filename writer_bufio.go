@@ -39,7 +39,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 		if w.Buffered() == 0 {
 			m, w.err = w.send(p)
 		} else {
-			m = buffer(w, p)
+			m = appendToBuffer(w, p)
 			w.Flush()
 		}
 		n += m
@@ -49,11 +49,12 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 		w.dropEmpty()
 		return n, w.err
 	}
-	return n + buffer(w, p), nil
+	return n + appendToBuffer(w, p), nil
 }
 
-// buffer appends as many bytes of p to w's block as fit, and returns the number of bytes appended.
-func buffer[T string | []byte](w *Writer, p T) int {
+// appendToBuffer appends as many bytes of p to w's block as fit, and returns the number of bytes
+// appended.
+func appendToBuffer[T string | []byte](w *Writer, p T) int {
 	w.reserve()
 	n := copy(w.buf[w.n:], p)
 	w.n += n
@@ -74,7 +75,7 @@ func (w *Writer) WriteString(s string) (n int, err error) {
 			m, w.err = direct.WriteString(s)
 			w.err = checkCount(m, len(s), w.err)
 		} else {
-			m = buffer(w, s)
+			m = appendToBuffer(w, s)
 			w.Flush()
 		}
 		n += m
@@ -84,7 +85,7 @@ func (w *Writer) WriteString(s string) (n int, err error) {
 		w.dropEmpty()
 		return n, w.err
 	}
-	return n + buffer(w, s), nil
+	return n + appendToBuffer(w, s), nil
 }
 
 // WriteByte writes one byte.

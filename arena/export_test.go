@@ -26,10 +26,10 @@ func PlaceOfSlice(p *Pool, s Slice) int {
 // PlaceOf reports whether the current frame has a place, and its offset in p's memory: -1 on the
 // heap.
 func PlaceOf(p *Pool) (at int, placed bool) {
-	if p.placed() && p.mode != Alloc {
+	if p.hasMemory() && p.mode != Alloc {
 		return p.begin, true
 	}
-	return -1, p.placed()
+	return -1, p.hasMemory()
 }
 
 // Broken returns an error that names the invariant of Pool that p violates. Slices may be released
@@ -38,12 +38,12 @@ func Broken(p *Pool) error {
 	if err := p.frame.broken(); err != nil {
 		return err
 	}
-	if !p.placed() && (p.begin != p.end || p.start != 0) {
+	if !p.hasMemory() && (p.begin != p.end || p.start != 0) {
 		return fmt.Errorf("between frames: [%d+%d, %d)", p.begin, p.start, p.end)
 	}
 	if inMemory := len(p.mem) == 0 || len(p.memory) > 0 &&
 		&p.mem[0] == &p.memory[0]; inMemory == p.allocated() {
-		return fmt.Errorf("mode %v, placed %t, and the frame is in memory: %t", p.mode, p.placed(),
+		return fmt.Errorf("mode %v, placed %t, and the frame is in memory: %t", p.mode, p.hasMemory(),
 			inMemory)
 	}
 	inRing := map[*slot]bool{&p.edge: true}
@@ -76,7 +76,7 @@ func Broken(p *Pool) error {
 		return fmt.Errorf("prev is in the ring: %t; the edge ends at %d", inRing[p.prev],
 			p.edge.end())
 	}
-	if p.placed() && p.mode != Alloc && (p.free == nil || p.begin < p.prev.end() ||
+	if p.hasMemory() && p.mode != Alloc && (p.free == nil || p.begin < p.prev.end() ||
 		p.limit > p.gapEnd(p.prev)) {
 		return fmt.Errorf("the frame has [%d, %d), its gap is [%d, %d)", p.begin, p.limit,
 			p.prev.end(), p.gapEnd(p.prev))

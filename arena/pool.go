@@ -108,10 +108,10 @@ func NewPool(capacity int, opts ...Option) *Pool {
 // Mode returns the place of the previous frame.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the current frame has memory.
-func (p *Pool) placed() bool { return p.begin < p.limit }
+// hasMemory reports whether the current frame has memory.
+func (p *Pool) hasMemory() bool { return p.begin < p.limit }
 
-func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
+func (p *Pool) allocated() bool { return p.mode == Alloc && p.hasMemory() }
 
 // Writable makes the frame n bytes longer and returns those bytes. Their content is undefined. They
 // are valid until the next call to Writable, Write, Seal, Truncate or Take. If there is no room and
@@ -135,7 +135,7 @@ func (p *Pool) place(n int) bool {
 		p.grow(n)
 		return true
 	}
-	if !p.placed() {
+	if !p.hasMemory() {
 		for p.prev.released() {
 			p.unlink(p.prev)
 		}
@@ -145,7 +145,7 @@ func (p *Pool) place(n int) bool {
 	}
 	if n <= len(p.memory) && p.findGap(p.Len()+n) {
 		data, begin := p.mem[p.begin:p.end], p.prev.end()
-		if p.placed() && begin != p.begin {
+		if p.hasMemory() && begin != p.begin {
 			copy(p.memory[begin:], data)
 		}
 		p.begin, p.end, p.limit = begin, begin+len(data), p.gapEnd(p.prev)
@@ -258,7 +258,7 @@ func (p *Pool) abandon() {
 // Write appends a copy of b to the frame. It borrows b, which may lie in the frame. If there is no
 // room, Write appends nothing and returns ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
-	b = p.protect(b, len(b))
+	b = p.cloneIfMoved(b, len(b))
 	to := p.Writable(len(b))
 	if to == nil {
 		return 0, ErrFull
@@ -273,7 +273,7 @@ func (p *Pool) Write(b []byte) (int, error) {
 // room, Seal returns ErrFull and does not change the frame.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
-	nonce, additionalData = p.protect(nonce, room), p.protect(additionalData, room)
+	nonce, additionalData = p.cloneIfMoved(nonce, room), p.cloneIfMoved(additionalData, room)
 	if p.Writable(room) == nil {
 		return ErrFull
 	}
@@ -281,10 +281,10 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// protect returns a copy of b if growing the frame by n bytes may move the frame within the Pool's
-// memory. The move could overwrite b. Otherwise protect returns b itself.
-func (p *Pool) protect(b []byte, n int) []byte {
-	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
+// cloneIfMoved returns a copy of b if growing the frame by n bytes may move the frame within the
+// Pool's memory. The move could overwrite b. Otherwise cloneIfMoved returns b itself.
+func (p *Pool) cloneIfMoved(b []byte, n int) []byte {
+	if p.hasMemory() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
 	}
 	return b

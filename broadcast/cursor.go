@@ -124,15 +124,15 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 // r.mu.
 func (c *Cursor) canRead(limit int64) bool {
 	r := c.ring
-	if c.joining || c.stuck() != NotMissed {
+	if c.joining || c.stuckReason() != NotMissed {
 		return r.keyOK && r.key >= c.next && r.key < limit
 	}
 	return c.next < limit
 }
 
-// stuck returns Evicted or Refused if c can never take its next frame, or else NotMissed. The
+// stuckReason returns Evicted or Refused if c can never take its next frame, or else NotMissed. The
 // caller must hold r.mu.
-func (c *Cursor) stuck() Reason {
+func (c *Cursor) stuckReason() Reason {
 	l := &c.ring.frames
 	switch {
 	case c.next < l.tail:
@@ -143,12 +143,12 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether the newest keyframe is after c's next frame. The caller must hold r.mu.
-func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
+// isBehind reports whether the newest keyframe is after c's next frame. The caller must hold r.mu.
+func (c *Cursor) isBehind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late returns LagBytes, LagFrames or LagTime if c exceeds its allowance, or else NotMissed. The
-// ring must still contain c's next frame. The caller must hold r.mu.
-func (c *Cursor) late(now int64) Reason {
+// lagReason returns LagBytes, LagFrames or LagTime if c exceeds its allowance, or else NotMissed.
+// The ring must still contain c's next frame. The caller must hold r.mu.
+func (c *Cursor) lagReason(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
 	case o.lagBytes > 0 && r.log.end-c.off > o.lagBytes:
@@ -171,19 +171,19 @@ func (c *Cursor) advance(now int64) {
 		}
 		return
 	}
-	why := c.stuck()
+	why := c.stuckReason()
 	if why != NotMissed {
-		c.note(why) // the record may be removed before the next keyframe comes
+		c.noteLoss(why) // the record may be removed before the next keyframe comes
 	}
-	if !c.behind() {
+	if !c.isBehind() {
 		return
 	}
 	if why == NotMissed {
-		if why = c.late(now); why == NotMissed {
+		if why = c.lagReason(now); why == NotMissed {
 			return
 		}
 	}
-	c.lose(r.key, r.frames.begin(r.key), why)
+	c.skipTo(r.key, r.frames.startOf(r.key), why)
 	c.starting = true
 	c.headPreamble.drop()
 	c.headPreamble = nil
@@ -192,13 +192,13 @@ func (c *Cursor) advance(now int64) {
 // begin makes c start at the newest keyframe, which must exist. The caller must hold r.mu.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
-	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
+	c.moveTo(c.ring.key, c.ring.frames.startOf(c.ring.key))
 }
 
-// lose moves c forward to frame n, which is at offset off in the ring's log. It counts the frames
+// skipTo moves c forward to frame n, which is at offset off in the ring's log. It counts the frames
 // that c skips as lost. The caller must hold r.mu.
-func (c *Cursor) lose(n, off int64, reason Reason) {
-	c.note(reason)
+func (c *Cursor) skipTo(n, off int64, reason Reason) {
+	c.noteLoss(reason)
 	frames, bytes := n-c.next, off-c.off
 	c.missed.Frames += int(frames)
 	c.missed.Bytes += bytes
@@ -206,9 +206,9 @@ func (c *Cursor) lose(n, off int64, reason Reason) {
 	c.moveTo(n, off)
 }
 
-// note records why c has lost its next frame, unless c has an earlier loss to report. The ring must
-// still contain the record of the frame. The caller must hold r.mu.
-func (c *Cursor) note(reason Reason) {
+// noteLoss records why c has lost its next frame, unless c has an earlier loss to report. The ring
+// must still contain the record of the frame. The caller must hold r.mu.
+func (c *Cursor) noteLoss(reason Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = reason
 		c.since = c.ring.frames.at(c.next).at
@@ -239,15 +239,15 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 		return b, io.EOF
 	}
 	var now int64
-	if c.behind() {
+	if c.isBehind() {
 		now = r.now() // reading the clock is a third of the cost of Take
 	}
 	c.advance(now)
 	switch {
 	case c.canRead(r.frames.head):
-		b = c.give(dst)
+		b = c.appendBatch(dst)
 	case r.closed: // no keyframe will come, so the loss is final
-		c.lose(r.frames.head, r.log.end, c.missed.Why)
+		c.skipTo(r.frames.head, r.log.end, c.missed.Why)
 	default:
 		return b, nil
 	}
@@ -271,7 +271,7 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 // without frames, to report lost frames in Missed.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
-		c.wait = c.watch()
+		c.wait = c.newWatcher()
 	}
 	for {
 		if c.caughtUp {
@@ -289,8 +289,8 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a new Watcher for Next. Cursor.Close stops the Watcher, so that Next returns.
-func (c *Cursor) watch() *Watcher {
+// newWatcher returns a new Watcher for Next. Cursor.Close stops the Watcher, so that Next returns.
+func (c *Cursor) newWatcher() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
 	c.news = w
@@ -305,9 +305,9 @@ func (c *Cursor) watch() *Watcher {
 // drained reports whether c can take nothing more from a closed ring. The caller must hold r.mu.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds the next batch of frames to dst. c's next frame must be readable. The caller must hold
-// r.mu.
-func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
+// appendBatch adds the next batch of frames to dst. c's next frame must be readable. The caller
+// must hold r.mu.
+func (c *Cursor) appendBatch(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble
 	if c.starting {
@@ -324,7 +324,7 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	c.headPreamble.drop()
 	c.headPreamble, c.starting = nil, false
 
-	upto := c.fit(room)
+	upto := c.batchEnd(room)
 	end := r.frames.at(upto - 1).end
 	r.log.share(dst, c.off, end)
 	b.Frames = int(upto - c.next)
@@ -334,10 +334,10 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the number of the first frame that is not in the next batch. The batch begins with
-// c's next frame, even if this frame alone exceeds the batch limits or maxPieces, the maximum
+// batchEnd returns the number of the first frame that is not in the next batch. The batch begins
+// with c's next frame, even if this frame alone exceeds the batch limits or maxPieces, the maximum
 // number of pieces of memory. The caller must hold r.mu.
-func (c *Cursor) fit(maxPieces int) int64 {
+func (c *Cursor) batchEnd(maxPieces int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
 	n := c.next + 1
@@ -385,15 +385,15 @@ func (c *Cursor) Lag() Lag {
 // Close closes the cursor. Later calls to Next and Take fail, and a waiting Next fails at once.
 // Frames that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
-	if news := c.end(); news != nil {
+	if news := c.markClosed(); news != nil {
 		news.Stop()
 		news.signal()
 	}
 }
 
-// end marks c as closed, and returns the Watcher on which Next may be waiting, or nil. The caller
-// must stop the Watcher and signal it.
-func (c *Cursor) end() (news *Watcher) {
+// markClosed marks c as closed, and returns the Watcher on which Next may be waiting, or nil. The
+// caller must stop the Watcher and signal it.
+func (c *Cursor) markClosed() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()

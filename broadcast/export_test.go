@@ -58,8 +58,8 @@ func (r *Ring) checkRecords() error {
 	if off != r.log.end {
 		return fmt.Errorf("the last frame ends at %d, the log at %d", off, r.log.end)
 	}
-	if r.kept() > r.opts.maxBytes {
-		return fmt.Errorf("%d bytes kept, MaxBytes is %d", r.kept(), r.opts.maxBytes)
+	if r.keptBytes() > r.opts.maxBytes {
+		return fmt.Errorf("%d bytes kept, MaxBytes is %d", r.keptBytes(), r.opts.maxBytes)
 	}
 	if r.keyOK && (r.key < l.tail || l.at(r.key).kind != key) {
 		return fmt.Errorf("frame %d is not a start", r.key)

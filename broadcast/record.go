@@ -56,8 +56,8 @@ func (l *records) full() bool { return l.count() == l.limit }
 // at returns the record of frame n, which must still be in the ring.
 func (l *records) at(n int64) *record { return &l.recs[n&int64(len(l.recs)-1)] }
 
-// begin returns the log offset of the first byte of frame n. It requires tail ≤ n ≤ head.
-func (l *records) begin(n int64) int64 {
+// startOf returns the log offset of the first byte of frame n. It requires tail ≤ n ≤ head.
+func (l *records) startOf(n int64) int64 {
 	if n == l.tail {
 		return l.start
 	}

@@ -167,7 +167,7 @@ func (r *Ring) cutGroup() {
 // bytes and number of pieces. The caller must hold r.mu.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
-	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
+	for r.frames.full() || r.keptBytes()+size > r.opts.maxBytes ||
 		r.keptPieces()+pieces > r.opts.maxPieces {
 		if r.keyOK && r.frames.tail == r.key {
 			r.cutGroup()
@@ -189,13 +189,13 @@ func (r *Ring) evict() {
 			switch {
 			case c.joining || c.next < n: // waits for a keyframe, or has lost an earlier frame
 			case c.next == n:
-				c.note(Evicted)
+				c.noteLoss(Evicted)
 			default:
 				r.lowest = min(r.lowest, c.next)
 			}
 		}
 	}
-	r.forget()
+	r.removeOldest()
 	r.stats.Evicted++
 }
 
@@ -205,7 +205,7 @@ func (r *Ring) evict() {
 func (r *Ring) Evict(age time.Duration, dropNewest bool) (bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, now := r.kept(), r.now()
+	before, now := r.keptBytes(), r.now()
 	for r.frames.count() > 0 && now-r.frames.at(r.frames.tail).at > int64(age) {
 		if r.keyOK && r.frames.tail == r.key {
 			if !dropNewest {
@@ -216,11 +216,11 @@ func (r *Ring) Evict(age time.Duration, dropNewest bool) (bytes int64) {
 		r.evict()
 	}
 	r.log.drop(r.frames.start)
-	return before - r.kept()
+	return before - r.keptBytes()
 }
 
-// kept returns the total length of the kept frames in bytes. The caller must hold r.mu.
-func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
+// keptBytes returns the total length of the kept frames in bytes. The caller must hold r.mu.
+func (r *Ring) keptBytes() int64 { return r.log.end - r.frames.start }
 
 // keptPieces returns the number of contiguous pieces of memory that contain the kept frames. The
 // caller must hold r.mu.
@@ -231,9 +231,9 @@ func (r *Ring) keptPieces() int {
 	return int(r.log.pieces - r.frames.at(r.frames.tail).firstPiece)
 }
 
-// forget removes the record of the oldest frame. The caller must hold r.mu, and must then drop the
-// frame's bytes from r.log.
-func (r *Ring) forget() {
+// removeOldest removes the record of the oldest frame. The caller must hold r.mu, and must then
+// drop the frame's bytes from r.log.
+func (r *Ring) removeOldest() {
 	rec := r.frames.pop()
 	rec.pre.drop()
 }
@@ -253,7 +253,7 @@ func (r *Ring) trim(now int64) {
 		}
 	}
 	for r.frames.tail < need {
-		r.forget()
+		r.removeOldest()
 	}
 	if r.key < r.frames.tail {
 		r.keyOK = false // the ring is closed, and no cursor needs the newest GOP
@@ -296,14 +296,14 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 // The ring releases its memory when every cursor has taken the remaining frames or was closed.
 // Close always returns nil. Closing a closed ring does nothing.
 func (r *Ring) Close() error {
-	if r.end() {
+	if r.markClosed() {
 		r.watchers.signal()
 	}
 	return nil
 }
 
-// end marks the ring as closed. It returns false if the ring was already closed.
-func (r *Ring) end() bool {
+// markClosed marks the ring as closed. It returns false if the ring was already closed.
+func (r *Ring) markClosed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -313,7 +313,7 @@ func (r *Ring) end() bool {
 	r.closed = true
 	r.preamble.drop()
 	r.preamble = nil
-	r.announce()
+	r.stopTimer()
 	r.trim(r.closedAt)
 	return true
 }

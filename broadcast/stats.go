@@ -50,7 +50,7 @@ func (r *Ring) Stats() Stats {
 	defer r.mu.Unlock()
 	s := r.stats
 	s.Frames = r.frames.count()
-	s.Bytes = r.kept()
+	s.Bytes = r.keptBytes()
 	s.Start = r.keyOK && !r.closed
 	if s.Frames > 0 {
 		s.Info = r.frames.info(r.frames.head - 1)

@@ -91,7 +91,7 @@ func (r *Ring) announceSoon(now int64) bool {
 
 // If the timer is going to signal the Watchers, announce stops the timer and returns true. The
 // caller must then signal the Watchers. The caller must hold r.mu.
-func (r *Ring) announce() bool {
+func (r *Ring) stopTimer() bool {
 	if r.due == 0 {
 		return false
 	}
@@ -104,7 +104,7 @@ func (r *Ring) announce() bool {
 // publisher calls Flush when it will publish nothing for a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
-	waiting := r.announce()
+	waiting := r.stopTimer()
 	r.mu.Unlock()
 	if waiting {
 		r.watchers.signal()
@@ -114,7 +114,7 @@ func (r *Ring) Flush() {
 func (r *Ring) expire() {
 	r.mu.Lock()
 	// Flush or Close may have signalled already, and a later frame may have set a new r.due.
-	late := r.due != 0 && r.now() >= r.due && r.announce()
+	late := r.due != 0 && r.now() >= r.due && r.stopTimer()
 	r.mu.Unlock()
 	if late {
 		r.watchers.signal()

@@ -87,7 +87,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 		return Report{}, err
 	}
 	c := copying{ctx: ctx}
-	inner, _ := unlimited(src)
+	inner, _ := unwrapLimited(src)
 	c.file, _ = inner.(*os.File)
 	complete := false
 	if ctx.Done() != nil {
@@ -146,7 +146,7 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 // kernelCounter returns the counter for io.Copy(dst, src), or nil if the kernel does not move the
 // bytes.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
-	inner, limit := unlimited(src)
+	inner, limit := unwrapLimited(src)
 	_, toUnix := dst.(*net.UnixConn)
 	// io.Copy can send to a Unix socket only if src has WriteTo, which an io.LimitedReader does not
 	// have.
@@ -205,9 +205,9 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited removes an io.LimitedReader from src. It returns the Reader inside and the number of
-// bytes left. If src is not an io.LimitedReader, it returns src and math.MaxInt64.
-func unlimited(src io.Reader) (io.Reader, int64) {
+// unwrapLimited removes an io.LimitedReader from src. It returns the Reader inside and the number
+// of bytes left. If src is not an io.LimitedReader, it returns src and math.MaxInt64.
+func unwrapLimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
 	}
@@ -248,7 +248,7 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 		l.N = limited.N
 	}
 	if err != nil && counted.read > n {
-		c.unread(src, counted.read-n)
+		c.seekBack(src, counted.read-n)
 	}
 	c.report.addFile(n, counted.read)
 	return err
@@ -257,7 +257,7 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 // fileToFile copies c.file to dst. It copies in steps and checks the context before each step,
 // because nothing can interrupt copy_file_range.
 func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
-	_, left := unlimited(src)
+	_, left := unwrapLimited(src)
 	for left > 0 {
 		if err := c.ctx.Err(); err != nil {
 			return err
@@ -282,7 +282,7 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 }
 
 func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
-	_, limit := unlimited(src)
+	_, limit := unwrapLimited(src)
 	block := millrace.DefaultPool().Get(int(max(min(limit, copyBlock), 1)))
 	defer block.Release()
 	for buf := block.Bytes(); ; {
@@ -294,7 +294,7 @@ func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
 			taken, err := writeAll(dst, buf[:n])
 			c.report.add(&c.report.Copied, int64(taken))
 			if err != nil {
-				c.unread(src, int64(n-taken))
+				c.seekBack(src, int64(n-taken))
 				return err
 			}
 		}
@@ -307,8 +307,8 @@ func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// unread moves the position of c.file back by n bytes, which dst did not accept.
-func (c *copying) unread(src io.Reader, n int64) {
+// seekBack moves the position of c.file back by n bytes, which dst did not accept.
+func (c *copying) seekBack(src io.Reader, n int64) {
 	if c.file == nil {
 		return
 	}
@@ -334,7 +334,7 @@ func writeAll(w io.Writer, p []byte) (int, error) {
 func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	h := w.Header()
 	_, direct := w.(io.ReaderFrom)
-	encoded := !direct && encodes(h)
+	encoded := !direct && mayEncode(h)
 	size := sizeOf(src)
 	if size > 0 && !encoded && h.Get("Content-Length") == "" && len(h["Trailer"]) == 0 &&
 		len(h["Transfer-Encoding"]) == 0 {
@@ -345,7 +345,7 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	if err != nil {
 		room = -1
 	}
-	inner, limit := unlimited(src)
+	inner, limit := unwrapLimited(src)
 	var rf io.ReaderFrom
 	if room >= 0 && !encoded && (c.file != nil && size > 0 || canSplice(inner)) {
 		rf = unwrapBody(w, head)
@@ -375,19 +375,19 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	case err != nil:
 		return err
 	case sent == room:
-		return c.tooLong(src)
+		return c.checkLength(src)
 	case sent < min(size, room):
 		return io.ErrUnexpectedEOF
 	}
 	return nil
 }
 
-// tooLong returns http.ErrContentLength if src has another byte. It ignores an error from src,
+// checkLength returns http.ErrContentLength if src has another byte. It ignores an error from src,
 // because the response is complete.
-func (c *copying) tooLong(src io.Reader) error {
+func (c *copying) checkLength(src io.Reader) error {
 	var p [1]byte
 	if n, _ := src.Read(p[:]); n > 0 {
-		c.unread(src, 1)
+		c.seekBack(src, 1)
 		return http.ErrContentLength
 	}
 	return nil

@@ -164,7 +164,7 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest {
-	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: encodes(w.Header())}
+	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: mayEncode(w.Header())}
 }
 
 func (h *FileHandler) finish(x *fileRequest) {

@@ -30,7 +30,7 @@ type encodedFile struct {
 // openEncoded ignores a version that is older than the original file.
 func (d fileRoot) openEncoded(name string, original fs.FileInfo,
 	accept []string) (found encodedFile, plain bool) {
-	wanted, plain := choose(parseAccept(accept), encodings)
+	wanted, plain := chooseEncodings(parseAccept(accept), encodings)
 	for _, e := range wanted {
 		f, info, err := d.open(name + e.ext)
 		if err != nil {
@@ -50,9 +50,10 @@ func olderBySeconds(a, b fs.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that the client accepts, by descending weight. plain reports whether
-// the client accepts an unencoded response. Without an Accept-Encoding header, wanted is empty.
-func choose(accept acceptance, available []encoding) (wanted []encoding, plain bool) {
+// chooseEncodings returns the encodings that the client accepts, by descending weight. plain
+// reports whether the client accepts an unencoded response. Without an Accept-Encoding header,
+// wanted is empty.
+func chooseEncodings(accept acceptance, available []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true
 	}

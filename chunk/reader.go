@@ -323,7 +323,7 @@ func (r *Reader) readAhead() {
 
 func (r *Reader) run() {
 	r.mu.Lock()
-	defer r.ended()
+	defer r.endGoroutine()
 	for {
 		for len(r.queue) >= r.depth && !r.stopping && !r.closed {
 			if r.tuner != nil {
@@ -340,9 +340,9 @@ func (r *Reader) run() {
 	}
 }
 
-// ended runs at the end of the goroutine that reads ahead, even if src.Read panics or calls
+// endGoroutine runs at the end of the goroutine that reads ahead, even if src.Read panics or calls
 // runtime.Goexit. It requires a locked r.mu, and unlocks it.
-func (r *Reader) ended() {
+func (r *Reader) endGoroutine() {
 	v := recover()
 	if !r.leaving {
 		if r.fault = v; v == nil {

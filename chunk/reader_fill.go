@@ -31,7 +31,7 @@ func (r *Reader) read() {
 		}
 	}()
 	r.retune()
-	p := r.target()
+	p := r.readTarget()
 	n, err := r.readUnlocked(p)
 	if n < 0 || n > len(p) {
 		panic("chunk: the source returned an impossible count from Read")
@@ -56,12 +56,12 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the next Read of the source. If the block is full, target first
-// copies the incomplete record to a new block with room for more bytes.
+// readTarget returns the memory for the next Read of the source. If the block is full, readTarget
+// first copies the incomplete record to a new block with room for more bytes.
 //
-// If the incomplete record already has the maximum length (r.limit), target returns r.probe
+// If the incomplete record already has the maximum length (r.limit), readTarget returns r.probe
 // instead, which has room for one byte.
-func (r *Reader) target() []byte {
+func (r *Reader) readTarget() []byte {
 	f := &r.filling
 	if f.start == f.end {
 		f.start, f.end = 0, 0
@@ -70,7 +70,7 @@ func (r *Reader) target() []byte {
 		if have == r.limit {
 			return r.probe[:]
 		}
-		f.carry(r.pool, f.data(), r.blockFor(have, f.need))
+		f.replaceBlock(r.pool, f.data(), r.blockFor(have, f.need))
 	}
 	return f.buf[f.end:]
 }
@@ -127,13 +127,13 @@ func (r *Reader) handleRead(p []byte, n int, err error) {
 // number. overrun therefore first passes the record and the byte to the Cutter.
 func (r *Reader) overrun() {
 	f := &r.filling
-	f.carry(r.pool, f.data(), r.limit+1)
+	f.replaceBlock(r.pool, f.data(), r.limit+1)
 	f.buf[f.end] = r.probe[0]
 	f.end++
 	switch {
 	case r.copyOut():
 		rest := f.data()
-		f.carry(r.pool, rest, r.blockFor(len(rest), f.need))
+		f.replaceBlock(r.pool, rest, r.blockFor(len(rest), f.need))
 	case r.finalErr == nil:
 		r.finalErr = &RecordError{f.offset, r.limit, ErrTooLong}
 	}
@@ -191,7 +191,7 @@ func (r *Reader) enqueue(hurry bool) {
 		}
 	}
 	if rest := f.data(); len(rest) > 0 {
-		f.carry(r.pool, rest, r.blockFor(len(rest), f.need))
+		f.replaceBlock(r.pool, rest, r.blockFor(len(rest), f.need))
 		return
 	}
 	f.release()
@@ -286,9 +286,9 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block with a new one that begins with rest. size must be greater than
+// replaceBlock replaces the block with a new one that begins with rest. size must be greater than
 // len(rest).
-func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
+func (f *filling) replaceBlock(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]
 	f.start, f.end = 0, copy(f.buf, rest)

@@ -17,9 +17,9 @@ func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether the headers show that a middleware may encode the body. A middleware that
-// can compress sets Vary before the handler runs.
-func encodes(h http.Header) bool {
+// mayEncode reports whether the headers show that a middleware may encode the body. A middleware
+// that can compress sets Vary before the handler runs.
+func mayEncode(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
 	}

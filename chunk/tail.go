@@ -169,7 +169,7 @@ func (t *Tail) Read(p []byte) (int, error) {
 		if err := t.interrupted(); err != nil {
 			return 0, err
 		}
-		if err := t.look(); err != nil {
+		if err := t.findNext(); err != nil {
 			return 0, err
 		}
 		if t.file != nil {
@@ -255,9 +255,9 @@ func (t *Tail) readFile(p []byte) (int, error) {
 	return n, err
 }
 
-// look searches for the next file of the log, and stores it in t.next. If no file is open yet, the
-// next file becomes the current file.
-func (t *Tail) look() error {
+// findNext searches for the next file of the log, and stores it in t.next. If no file is open yet,
+// the next file becomes the current file.
+func (t *Tail) findNext() error {
 	if t.next != nil {
 		return nil
 	}

@@ -37,12 +37,12 @@ var tunerRules = []rule{
 		growing, halfChunks, growsLess},
 	{"processors_busy", "processors above 85 %", "workers × 3/4",
 		"the speed stays within 5 % of the best",
-		busy, fewerWorkers, holds},
+		busy, fewerWorkers, holdsSpeed},
 	{"processors_free", "processors below 70 %, and Acquire waits", "workers × 2",
 		"the speed rises by 5 %",
 		pressed, func(s *Setting) { s.Workers *= 2 }, faster},
 	{"fewer_may_do", "the same", "workers × 3/4", "the speed stays within 5 % of the best",
-		pressed, fewerWorkers, holds},
+		pressed, fewerWorkers, holdsSpeed},
 	{"source_in_bursts", "Next and the source wait for each other", "depth × 2",
 		"the speed rises by 5 %",
 		inBursts, func(s *Setting) { s.Depth *= 2 }, faster},
@@ -106,9 +106,9 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds reports whether the speed after a change is at least 95 % of the best speed so far. If it
-// compared only with the speed before the change, many small losses could add up.
-func holds(now, before *measure, best float64) bool {
+// holdsSpeed reports whether the speed after a change is at least 95 % of the best speed so far. If
+// it compared only with the speed before the change, many small losses could add up.
+func holdsSpeed(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
 
@@ -182,7 +182,7 @@ func (t *tuning) decide(s sample) (reason string) {
 		return ""
 	}
 	t.window = t.window[:0]
-	if t.now != t.home && !t.judge(&m) {
+	if t.now != t.home && !t.endTrial(&m) {
 		return notPaid
 	}
 	if m.speed == 0 {
@@ -210,9 +210,10 @@ func (t *tuning) withStep(step func(s *Setting)) Setting {
 	return next.clamp(t.least, t.most)
 }
 
-// judge ends a trial. The measure m was made after the step. If m shows the result that the rule
-// requires, judge keeps the step and returns true. Otherwise it reverts the step and returns false.
-func (t *tuning) judge(m *measure) (kept bool) {
+// endTrial ends a trial. The measure m was made after the step. If m shows the result that the rule
+// requires, endTrial keeps the step and returns true. Otherwise it reverts the step and returns
+// false.
+func (t *tuning) endTrial(m *measure) (kept bool) {
 	// While memory grows, do not keep a step that needs more memory: memory_grows would revert it.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
@@ -233,7 +234,7 @@ func (t *tuning) tryRules(m *measure) (reason string) {
 		t.usual, t.best = *m, m.speed
 		t.rest = min(t.rest, t.patience/changePatience)
 	}
-	if t.try(1, m) { // even during a pause
+	if t.tryRule(1, m) { // even during a pause
 		return tunerRules[1].name
 	}
 	if t.rest > 0 {
@@ -244,7 +245,7 @@ func (t *tuning) tryRules(m *measure) (reason string) {
 		clear(t.barred[:])
 	}
 	for i := range tunerRules {
-		if k := (t.turn + i) % len(tunerRules); k > 0 && t.try(k, m) {
+		if k := (t.turn + i) % len(tunerRules); k > 0 && t.tryRule(k, m) {
 			return tunerRules[k].name
 		}
 	}
@@ -252,9 +253,9 @@ func (t *tuning) tryRules(m *measure) (reason string) {
 	return ""
 }
 
-// try applies the step of rule k. It returns false if m does not meet the condition, if the rule is
-// barred, or if the limits or the memory do not allow the step.
-func (t *tuning) try(k int, m *measure) bool {
+// tryRule applies the step of rule k. It returns false if m does not meet the condition, if the
+// rule is barred, or if the limits or the memory do not allow the step.
+func (t *tuning) tryRule(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false
 	}

@@ -156,7 +156,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 		return Header{}, err
 	}
 	n := d.size + d.header.Payload - len(d.kept)
-	err := d.await(n)
+	err := d.armPayloadDeadline(n)
 	if err == nil {
 		err = d.readChain(dst, n)
 	}
@@ -238,7 +238,7 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 // memory from buf in growing steps, because the peer may never send the whole frame.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
-		if err := d.await(n - have); err != nil {
+		if err := d.armPayloadDeadline(n - have); err != nil {
 			return err
 		}
 		p := buf.Writable(min(n-have, max(firstGrant, have, d.r.Buffered())))
@@ -368,8 +368,8 @@ func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await sets the deadline for the payload if a read of n bytes may have to wait.
-func (d *Decoder) await(n int) error {
+// armPayloadDeadline sets the deadline for the payload if a read of n bytes may have to wait.
+func (d *Decoder) armPayloadDeadline(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)
 	}

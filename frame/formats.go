@@ -26,7 +26,7 @@ func (f lengthPrefix) Parse(p []byte) (Header, error) {
 	if f.size == 2 {
 		return Header{Payload: int(f.order.Uint16(p))}, nil
 	}
-	return Header{Payload: payload(uint64(f.order.Uint32(p)))}, nil
+	return Header{Payload: payloadSize(uint64(f.order.Uint32(p)))}, nil
 }
 
 func (f lengthPrefix) AppendHeader(dst []byte, h Header) ([]byte, error) {
@@ -49,9 +49,9 @@ func tooLong(h Header, size int) error {
 		h.Payload, size)
 }
 
-// payload converts a payload's length to an int. If the length does not fit, the result is
+// payloadSize converts a payload's length to an int. If the length does not fit, the result is
 // math.MaxInt, which is above every limit of a Decoder.
-func payload(n uint64) int { return int(min(n, math.MaxInt)) }
+func payloadSize(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // Varint returns the format of frames that begin with the payload's length as a varint (see
 // [binary.AppendUvarint]), such as length-delimited Protocol Buffers.
@@ -66,7 +66,7 @@ func (varint) ParseVar(p []byte) (Header, int, error) {
 	if size < 0 {
 		return Header{}, 0, errors.New("frame: a varint of more than 64 bits")
 	}
-	return Header{Payload: payload(n)}, size, nil
+	return Header{Payload: payloadSize(n)}, size, nil
 }
 
 func (varint) AppendHeader(dst []byte, h Header) ([]byte, error) {
@@ -151,7 +151,7 @@ func (respBulk) ParseVar(p []byte) (Header, int, error) {
 	if err != nil || !ok {
 		return Header{}, 0, errRESP
 	}
-	return Header{Payload: payload(n + uint64(len("\r\n")))}, size, nil
+	return Header{Payload: payloadSize(n + uint64(len("\r\n")))}, size, nil
 }
 
 func (respBulk) AppendHeader(dst []byte, h Header) ([]byte, error) {

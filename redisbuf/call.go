@@ -47,7 +47,7 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 		return nil, err
 	}
 	if c.sticky != nil {
-		return c.sticky.use(ctx, n)
+		return c.sticky.reserve(ctx, n)
 	}
 	return n.acquire(ctx)
 }
@@ -92,7 +92,7 @@ func (k *call) run(cmd command) error {
 		if err == nil {
 			return nil
 		}
-		if err := k.prepare(err); err != nil {
+		if err := k.prepareRetry(err); err != nil {
 			return err
 		}
 	}
@@ -125,16 +125,16 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare decides whether the call may be retried after err. If the call may be retried, prepare
-// chooses the server for the next try, and pauses if necessary. Otherwise prepare returns the error
-// that the call must return.
-func (k *call) prepare(err error) error {
+// prepareRetry decides whether the call may be retried after err. If the call may be retried,
+// prepare chooses the server for the next try, and pauses if necessary. Otherwise prepareRetry
+// returns the error that the call must return.
+func (k *call) prepareRetry(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
 	if !again {
 		return err
 	}
-	if err := k.follow(err); err != nil {
+	if err := k.prepareTry(err); err != nil {
 		return err
 	}
 	if pause {
@@ -146,7 +146,7 @@ func (k *call) prepare(err error) error {
 // reload makes go-redis reload the topology if err may mean a change of the topology. Later calls
 // need the new topology, even if this call is not retried.
 func (k *call) reload(err error) {
-	_, _, redirected := redirection(err)
+	_, _, redirected := parseRedirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
 		!isLoss(err) {
 		return
@@ -166,7 +166,7 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	if k.timedOut && isTimeout(err) {
 		return false, false
 	}
-	if _, _, redirected := redirection(err); redirected {
+	if _, _, redirected := parseRedirection(err); redirected {
 		return k.client.router.redirects, false
 	}
 	if isServerError(err) {
@@ -177,15 +177,15 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	return yes, yes
 }
 
-// follow prepares the next try after err, which must be retryable. If err is a redirection, the
-// next try uses the server that err names. If the context has ended, follow returns the context's
-// error.
-func (k *call) follow(err error) error {
+// prepareTry prepares the next try after err, which must be retryable. If err is a redirection, the
+// next try uses the server that err names. If the context has ended, prepareTry returns the
+// context's error.
+func (k *call) prepareTry(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
 	k.timedOut = k.timedOut || isTimeout(err)
-	addr, asking, redirected := redirection(err)
+	addr, asking, redirected := parseRedirection(err)
 	if redirected {
 		k.client.counters.redirects.Add(1)
 		if k.target = k.nodeAt(addr); k.target != nil {
@@ -232,9 +232,9 @@ func (k *call) pause() error {
 	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
-// redirection reports whether err is a MOVED or ASK error, and returns the address in it. If asking
-// is true, the client must send ASKING to that address before the command.
-func redirection(err error) (addr string, asking, redirected bool) {
+// parseRedirection reports whether err is a MOVED or ASK error, and returns the address in it. If
+// asking is true, the client must send ASKING to that address before the command.
+func parseRedirection(err error) (addr string, asking, redirected bool) {
 	if !isServerError(err) {
 		return "", false, false
 	}

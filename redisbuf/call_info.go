@@ -47,7 +47,7 @@ func (c *Client) doObserved(ctx context.Context, cmd command) (err error) {
 	c.observe(ctx, CallInfo{Op: cmd.op(), Keys: []string{info.key}}, func(r *CallResult) {
 		k := call{client: c, ctx: ctx, cmd: info}
 		defer func() { // even if the call panics
-			r.Bytes, r.Retries = moved(cmd, r.Err), k.tries
+			r.Bytes, r.Retries = movedBytes(cmd, r.Err), k.tries
 			if k.node != nil {
 				r.Addr = k.node.addr()
 			}
@@ -67,7 +67,7 @@ func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) 
 			}
 			for _, call := range p.results {
 				if call.cmd != nil {
-					r.Bytes += moved(call.cmd, call.err)
+					r.Bytes += movedBytes(call.cmd, call.err)
 				}
 			}
 			if len(groups) == 1 {
@@ -80,8 +80,8 @@ func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) 
 	return err
 }
 
-// moved returns the number of bytes of the value that cmd has read or set. err may be nil.
-func moved(cmd command, err error) int64 {
+// movedBytes returns the number of bytes of the value that cmd has read or set. err may be nil.
+func movedBytes(cmd command, err error) int64 {
 	if err != nil && cmd.info().writes {
 		return 0
 	}

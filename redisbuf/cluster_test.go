@@ -141,7 +141,7 @@ func load(t *testing.T, c *Client, key string, size int) (stop func()) {
 	var done, failed atomic.Int64
 	stopped := make(chan struct{})
 	count := func(err error) {
-		_, _, redirected := redirection(err)
+		_, _, redirected := parseRedirection(err)
 		switch {
 		case err == nil:
 			done.Add(1)

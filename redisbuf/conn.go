@@ -136,7 +136,7 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	if c.watcher.end() {
 		c.broken = true
 	}
-	if err != nil && !c.aligned(err) {
+	if err != nil && !c.usableAfter(err) {
 		c.broken = true
 		if ctxErr := ctx.Err(); ctxErr != nil {
 			err = ctxErr
@@ -152,9 +152,9 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the connection can be used after a call that ended with err. The
+// usableAfter reports whether the connection can be used after a call that ended with err. The
 // connection can be used if the last reply was an error, or was read to its end.
-func (c *conn) aligned(err error) bool {
+func (c *conn) usableAfter(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
 		return !c.broken
@@ -186,14 +186,14 @@ func (c *conn) pendingError(err error) error {
 
 // pushRequest queues the bytes that were written to c.request since the last call.
 func (c *conn) pushRequest() {
-	p := c.request.part()
+	p := c.request.nextPart()
 	c.queue = append(c.queue, p)
 	c.queued += int64(len(p))
 }
 
-// command queues a Redis command. It copies args, which should be short.
-func (c *conn) command(args ...string) {
-	c.array(len(args))
+// queueCommand queues a Redis command. It copies args, which should be short.
+func (c *conn) queueCommand(args ...string) {
+	c.beginCommand(len(args))
 	for _, a := range args {
 		c.arg(a)
 	}

@@ -186,7 +186,7 @@ type textCmd struct {
 func newTextCmd(args ...string) *textCmd { return &textCmd{args: args} }
 
 func (t *textCmd) compose(c *conn) error {
-	c.command(t.args...)
+	c.queueCommand(t.args...)
 	return nil
 }
 

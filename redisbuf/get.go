@@ -60,10 +60,10 @@ func (g *getHeader) bytes() int64 { return g.n }
 
 func (g *getHeader) compose(c *conn) error {
 	if g.size == 0 {
-		c.command(g.op(), g.key)
+		c.queueCommand(g.op(), g.key)
 		return nil
 	}
-	c.array(4)
+	c.beginCommand(4)
 	c.arg(g.op())
 	c.arg(g.key)
 	c.intArg(g.off)
@@ -92,7 +92,7 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 		return 0, err
 	}
 	if have := int64(len(buf)); size > have {
-		return 0, c.refuse(size, &BufferTooSmallError{Need: size, Have: have})
+		return 0, c.skipUnwanted(size, &BufferTooSmallError{Need: size, Have: have})
 	}
 	if err := c.readPart(buf[:size]); err != nil {
 		return 0, err

@@ -27,13 +27,13 @@ func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, 
 	defer getChainCmds.put(cmd)
 	cmd.key, cmd.dst, cmd.limit = key, dst, int64(limit)
 	err := c.do(ctx, cmd)
-	c.learn(cmd.n, err)
+	c.storeEstimate(cmd.n, err)
 	return err
 }
 
-// learn stores n, the length of a value that was read, as the estimate for the next value of
-// unknown length. If err is not nil, learn does nothing.
-func (c *Client) learn(n int64, err error) {
+// storeEstimate stores n, the length of a value that was read, as the estimate for the next value
+// of unknown length. If err is not nil, storeEstimate does nothing.
+func (c *Client) storeEstimate(n int64, err error) {
 	if err == nil && n != c.lastLen.Load() {
 		c.lastLen.Store(n)
 	}
@@ -57,7 +57,7 @@ func (g *getChainCmd) read(c *conn) error {
 		return err
 	}
 	if size > g.limit {
-		return c.refuse(size, &ValueTooLargeError{Size: size, Limit: g.limit})
+		return c.skipUnwanted(size, &ValueTooLargeError{Size: size, Limit: g.limit})
 	}
 	whole := &c.chain
 	defer whole.Release() // after an error, releases the bytes received so far

@@ -52,7 +52,7 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...Get
 	err error) {
 	cmd := newGetTo(wholeOf(key), w, opts)
 	err = c.do(ctx, cmd)
-	c.learn(cmd.n, err)
+	c.storeEstimate(cmd.n, err)
 	return cmd.n, err
 }
 
@@ -130,7 +130,7 @@ func (g *getToCmd) read(c *conn) error {
 	complete := false
 	defer func() { c.watcher.unguard(isResponse && !complete) }() // even if w panics
 	if err := g.start(c, size); err != nil {
-		return c.refuse(size, err)
+		return c.skipUnwanted(size, err)
 	}
 	block := millrace.DefaultPool().Get(relayBlock)
 	defer block.Release()
@@ -176,14 +176,14 @@ func (g *getToCmd) start(c *conn, size int64) error {
 	if !ok {
 		return nil
 	}
-	if exceeds(w.Header(), size) {
+	if exceedsLength(w.Header(), size) {
 		return &WriterError{Err: http.ErrContentLength}
 	}
 	if g.size == 0 && g.onLength == nil {
-		announce(w, size)
+		setContentLength(w, size)
 	}
 	if size >= minSplice && c.canSplice() {
-		g.w = unwrap(w)
+		g.w = unwrapBody(w)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		return int64(got), c.refuse(remaining-int64(got), &WriterError{Err: err})
+		return int64(got), c.skipUnwanted(remaining-int64(got), &WriterError{Err: err})
 	}
 	return int64(got), nil
 }

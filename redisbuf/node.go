@@ -91,7 +91,7 @@ func (n *node) takeIdle() (*conn, error) {
 			return nil, err
 		}
 		now := time.Now()
-		if !n.expired(c, now) {
+		if !n.isExpired(c, now) {
 			if !suspect && now.Sub(c.idleSince) < checkIdleAfter {
 				return c, nil
 			}
@@ -157,9 +157,9 @@ func (n *node) discard(c *conn) {
 	c.close()
 }
 
-// expired reports whether a connection is too old, was idle for too long, or belongs to a former
+// isExpired reports whether a connection is too old, was idle for too long, or belongs to a former
 // master.
-func (n *node) expired(c *conn, now time.Time) bool {
+func (n *node) isExpired(c *conn, now time.Time) bool {
 	idle := time.Duration(maxIdleTime)
 	if n.opt.ConnMaxIdleTime > 0 {
 		idle = min(idle, n.opt.ConnMaxIdleTime)
@@ -170,7 +170,7 @@ func (n *node) expired(c *conn, now time.Time) bool {
 
 func (n *node) closeExpired() {
 	now := time.Now()
-	n.closeIdle(func(c *conn) bool { return n.expired(c, now) })
+	n.closeIdle(func(c *conn) bool { return n.isExpired(c, now) })
 }
 
 // reset closes all connections, each after its current call.

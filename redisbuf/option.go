@@ -99,9 +99,9 @@ func IfAbsent() SetOption { return SetOption{when: "NX", args: 1} }
 // IfPresent sets the key only if it exists (XX).
 func IfPresent() SetOption { return SetOption{when: "XX", args: 1} }
 
-// combine returns one option with the effects of opts. At most one of them may set an expiry, and
-// at most one may set a condition.
-func combine(opts []SetOption) (s SetOption, err error) {
+// combineOptions returns one option with the effects of opts. At most one of them may set an
+// expiry, and at most one may set a condition.
+func combineOptions(opts []SetOption) (s SetOption, err error) {
 	for _, opt := range opts {
 		if opt.expiry != "" {
 			if s.expiry != "" {

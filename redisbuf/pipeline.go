@@ -64,9 +64,9 @@ func (p *Pipeline) add(cmd command) *Result {
 	return r
 }
 
-// refuse adds a Result for a call that is not sent to a server. The argument err becomes the
+// addRefused adds a Result for a call that is not sent to a server. The argument err becomes the
 // Result's error. It is nil if the call has nothing to do.
-func (p *Pipeline) refuse(err error) *Result {
+func (p *Pipeline) addRefused(err error) *Result {
 	r := &Result{err: err}
 	p.results = append(p.results, r)
 	return r
@@ -81,9 +81,9 @@ func (p *Pipeline) GetToBuffer(key string, buf []byte) *Result {
 func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	switch {
 	case off < 0:
-		return p.refuse(errOffset)
+		return p.addRefused(errOffset)
 	case len(buf) == 0:
-		return p.refuse(nil)
+		return p.addRefused(nil)
 	}
 	return p.add(&getCmd{getHeader: rangeOf(key, off, int64(len(buf))), buf: buf})
 }
@@ -99,7 +99,7 @@ func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result 
 func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
-		return p.refuse(err)
+		return p.addRefused(err)
 	}
 	return p.add(&setCmd{setHeader: set, buf: buf})
 }
@@ -108,7 +108,7 @@ func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Res
 func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(src.Len()), opts)
 	if err != nil {
-		return p.refuse(err)
+		return p.addRefused(err)
 	}
 	return p.add(&setChainCmd{setHeader: set, src: src})
 }

@@ -113,7 +113,7 @@ func TestPipelineOfANegativeLimit(t *testing.T) {
 	g := &group{client: c}
 	set := &Result{cmd: setOf("k", make([]byte, 60_000))}
 	get := &Result{cmd: &getChainCmd{getHeader: wholeOf("k"), limit: -1_000_000}}
-	if n, weight := g.batch([]*Result{get, set, set}); n != 2 || weight != 60_002 {
+	if n, weight := g.nextBatch([]*Result{get, set, set}); n != 2 || weight != 60_002 {
 		t.Errorf("%d of 3 calls go together, with %d bytes", n, weight)
 	}
 	ctx := bounded(t)

@@ -21,7 +21,7 @@ type group struct {
 // batch before the next batch. If the server cannot be reached, the remaining calls fail.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
-		n, weight := g.batch(rest)
+		n, weight := g.nextBatch(rest)
 		calls := rest[:n]
 		rest = rest[n:]
 		g.execute(ctx, calls, weight)
@@ -42,9 +42,9 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns the number of calls that can be sent together, and their total weight. The weight
-// stays within the MaxInFlight limit, unless the first call alone exceeds it.
-func (g *group) batch(calls []*Result) (n int, weight int64) {
+// nextBatch returns the number of calls that can be sent together, and their total weight. The
+// weight stays within the MaxInFlight limit, unless the first call alone exceeds it.
+func (g *group) nextBatch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
 		more := g.client.weightOf(r.cmd)
@@ -105,14 +105,14 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	if err == nil {
 		c.sent = true
 		read, err = c.readAll(calls)
-		fail(calls[read:], err, true)
+		failCalls(calls[read:], err, true)
 	} else {
 		sent := c.sentOf(calls[:queued])
 		if closedByServer(err) { // an earlier reply may give the reason
 			read, _ = c.readAll(calls[:sent])
 		}
-		fail(calls[read:sent], err, true)
-		fail(calls[sent:], err, false)
+		failCalls(calls[read:sent], err, true)
+		failCalls(calls[sent:], err, false)
 		if read == sent && sent < len(calls) {
 			calls[sent].err = c.pendingError(err)
 		}
@@ -146,14 +146,14 @@ func (c *conn) sentOf(calls []*Result) int {
 // call has no reply, err is the reason.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
-		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
+		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.usableAfter(r.err)) {
 			return i, r.err
 		}
 	}
 	return len(calls), nil
 }
 
-// fail assigns an error to each call that has no reply.
+// failCalls assigns an error to each call that has no reply.
 //
 //   - The first call gets err.
 //   - The other calls usually get err, too. If err is about the reply to the first call
@@ -161,7 +161,7 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 //     ErrConnLost instead.
 //   - If the parameter sent is true, the server may have executed the calls. In this case, each
 //     call that writes gets a *SentError that wraps the call's error.
-func fail(calls []*Result, err error, sent bool) {
+func failCalls(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
 		if sent && r.cmd.info().writes {
@@ -235,7 +235,7 @@ func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failed
 		if !yes || seen.written || seen.read && cmd.writes {
 			continue
 		}
-		if err := k.follow(r.err); err != nil {
+		if err := k.prepareTry(r.err); err != nil {
 			r.err = err
 			continue
 		}
@@ -253,7 +253,7 @@ func mayHaveRun(err error) bool {
 	case err == nil, isA[*SentError](err):
 		return true
 	case isServerError(err):
-		_, _, redirected := redirection(err)
+		_, _, redirected := parseRedirection(err)
 		return !redirected && !isTransient(err)
 	}
 	return !isLoss(err)

@@ -89,7 +89,7 @@ func TestPipelineBatches(t *testing.T) {
 		g.calls = append(g.calls, p.GetChain("pf", &got[i], 1<<30))
 		defer got[i].Release()
 	}
-	if n, weight := g.batch(g.calls); n != 3 || weight != 3*(1<<20+2) {
+	if n, weight := g.nextBatch(g.calls); n != 3 || weight != 3*(1<<20+2) {
 		t.Errorf("%d values of unknown length, which counts as 1 MiB, are asked for at a time", n)
 	}
 	must(t, p.Exec(ctx))

@@ -178,7 +178,7 @@ func (r *ReaderAt) Close() error {
 type strlenCmd struct{ commandInfo }
 
 func (s *strlenCmd) compose(c *conn) error {
-	c.command(s.op(), s.key)
+	c.queueCommand(s.op(), s.key)
 	return nil
 }
 
@@ -206,9 +206,9 @@ func (r *ReaderAt) rangeCmd(off int64, buf []byte) *rangeCmd {
 }
 
 func (r *rangeCmd) compose(c *conn) error {
-	c.command("STRLEN", r.key)
+	c.queueCommand("STRLEN", r.key)
 	err := r.getCmd.compose(c)
-	c.command("STRLEN", r.key)
+	c.queueCommand("STRLEN", r.key)
 	return err
 }
 
@@ -219,7 +219,7 @@ func (r *rangeCmd) read(c *conn) error {
 	var first error
 	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {
 		err := read(c)
-		if err != nil && !c.aligned(err) {
+		if err != nil && !c.usableAfter(err) {
 			first = err
 			break
 		}

@@ -213,12 +213,12 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the last n bytes of an unwanted value and its line end, so that the connection can
-// be used again. It always returns reason.
+// skipUnwanted skips the last n bytes of an unwanted value and its line end, so that the connection
+// can be used again. It always returns reason.
 //
 // If n is greater than maxSkip, refuse skips nothing and marks the connection as broken. For a Conn
 // or a Pipeline, refuse skips any number of bytes, because the next calls need the same connection.
-func (c *conn) refuse(n int64, reason error) error {
+func (c *conn) skipUnwanted(n int64, reason error) error {
 	if n > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
 	} else if err := c.skipValue(n); err != nil {

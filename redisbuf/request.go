@@ -19,17 +19,17 @@ func (q *request) reset() {
 	q.buf, q.begun, q.asking = q.buf[:0], 0, false
 }
 
-// part returns the text that was added since the last call. Adding more text does not change the
-// returned text.
-func (q *request) part() []byte {
+// nextPart returns the text that was added since the last call. Adding more text does not change
+// the returned text.
+func (q *request) nextPart() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]
 	q.begun = len(q.buf)
 	return p
 }
 
-// array appends the first line of a command to the request. The line contains n, the number of the
-// command's arguments.
-func (q *request) array(n int) {
+// beginCommand appends the first line of a command to the request. The line contains n, the number
+// of the command's arguments.
+func (q *request) beginCommand(n int) {
 	if q.asking {
 		q.buf = append(q.buf, "*1\r\n$6\r\nASKING\r\n"...)
 	}

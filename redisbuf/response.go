@@ -11,28 +11,28 @@ import (
 // module must also build with a later version of chunk's module, in which an internal package may
 // have changed.
 
-// announce sets the Content-Length of an HTTP response to size. Without a Content-Length, the
-// kernel cannot move the body. If the response already has a Content-Length, a Transfer-Encoding or
-// trailers, or if a middleware may encode the body, announce changes nothing.
-func announce(w http.ResponseWriter, size int64) {
+// setContentLength sets the Content-Length of an HTTP response to size. Without a Content-Length,
+// the kernel cannot move the body. If the response already has a Content-Length, a
+// Transfer-Encoding or trailers, or if a middleware may encode the body, announce changes nothing.
+func setContentLength(w http.ResponseWriter, size int64) {
 	h := w.Header()
 	_, direct := w.(io.ReaderFrom)
 	if size > 0 && len(h["Content-Length"])+len(h["Transfer-Encoding"])+len(h["Trailer"]) == 0 &&
-		(direct || !encodes(h)) {
+		(direct || !mayEncode(h)) {
 		h.Set("Content-Length", strconv.FormatInt(size, 10))
 	}
 }
 
-// encodes reports whether the headers show that a middleware may encode the body. A middleware that
-// can compress sets Vary before the handler runs.
-func encodes(h http.Header) bool {
+// mayEncode reports whether the headers show that a middleware may encode the body. A middleware
+// that can compress sets Vary before the handler runs.
+func mayEncode(h http.Header) bool {
 	return len(h["Content-Encoding"]) > 0 ||
 		strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding")
 }
 
-// exceeds reports whether size is more than the Content-Length in h. The ReadFrom method of a
+// exceedsLength reports whether size is more than the Content-Length in h. The ReadFrom method of a
 // net/http response does not check this.
-func exceeds(h http.Header, size int64) bool {
+func exceedsLength(h http.Header, size int64) bool {
 	length, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	return err == nil && size > length
 }
@@ -61,17 +61,17 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrap returns the writer for the body of a response. If w has the method ReadFrom, unwrap
+// unwrapBody returns the writer for the body of a response. If w has the method ReadFrom, unwrap
 // returns w. Otherwise w is usually a middleware's wrapper, and the kernel cannot move bytes
-// through a Write method. In this case, unwrap returns the first response with ReadFrom that w
+// through a Write method. In this case, unwrapBody returns the first response with ReadFrom that w
 // wraps.
 //
-// Before unwrap returns a wrapped response, it makes w write the header. It returns w if the header
-// cannot be written, if the response has no Content-Length, or if w may change the body.
-func unwrap(w http.ResponseWriter) io.Writer {
+// Before unwrapBody returns a wrapped response, it makes w write the header. It returns w if the
+// header cannot be written, if the response has no Content-Length, or if w may change the body.
+func unwrapBody(w http.ResponseWriter) io.Writer {
 	h := w.Header()
 	length := h.Get("Content-Length")
-	if _, direct := w.(io.ReaderFrom); direct || length == "" || encodes(h) {
+	if _, direct := w.(io.ReaderFrom); direct || length == "" || mayEncode(h) {
 		return w
 	}
 	inner, ok := unwrapTo[bodyReader](w)
@@ -82,7 +82,7 @@ func unwrap(w http.ResponseWriter) io.Writer {
 		return w
 	}
 	for _, h := range []http.Header{w.Header(), inner.Header()} {
-		if h.Get("Content-Length") != length || encodes(h) {
+		if h.Get("Content-Length") != length || mayEncode(h) {
 			return w
 		}
 	}

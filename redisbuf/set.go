@@ -44,7 +44,7 @@ type setHeader struct {
 }
 
 func newSetHeader(key string, size int64, opts []SetOption) (setHeader, error) {
-	opt, err := combine(opts)
+	opt, err := combineOptions(opts)
 	return setHeader{commandInfo: commandInfo{key: key, writes: true}, size: size, opt: opt}, err
 }
 
@@ -54,7 +54,7 @@ func (s *setHeader) bytes() int64 { return s.size }
 
 // begin queues the request up to the value.
 func (s *setHeader) begin(c *conn) {
-	c.array(3 + s.opt.args)
+	c.beginCommand(3 + s.opt.args)
 	c.arg(s.op())
 	c.arg(s.key)
 	c.bulkLen(s.size)

@@ -47,7 +47,7 @@ func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 			conn.own.take(k.node, first)
 			return conn, nil
 		}
-		if err := k.prepare(err); err != nil {
+		if err := k.prepareRetry(err); err != nil {
 			return nil, err
 		}
 	}
@@ -72,9 +72,9 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use reserves the Conn's connection for a call to the server n. If there is no error, the caller
-// must call leave after the call.
-func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
+// reserve reserves the Conn's connection for a call to the server n. If there is no error, the
+// caller must call leave after the call.
+func (s *stickyConn) reserve(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
 	}

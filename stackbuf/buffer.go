@@ -69,7 +69,7 @@ func NewBufferString(s string) *Buffer {
 	if len(s) <= inlineSize {
 		b.w = copy(b.inline[:], s)
 	} else {
-		b.become([]byte(s))
+		b.setMemory([]byte(s))
 	}
 	return b
 }
@@ -159,7 +159,7 @@ func (b *Buffer) Shrink() {
 		b.lastRead = nothing
 	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8):
 		// Saving less would not pay, because size classes are up to an eighth apart.
-		b.become(append([]byte(nil), old...))
+		b.setMemory(append([]byte(nil), old...))
 	}
 }
 
@@ -172,8 +172,8 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become makes mem the contents of b, and the spare capacity of mem the free memory.
-func (b *Buffer) become(mem []byte) {
+// setMemory makes mem the contents of b, and the spare capacity of mem the free memory.
+func (b *Buffer) setMemory(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
 }
@@ -209,12 +209,12 @@ func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
 	}
-	b.move(max(b.Len()+n, b.twice()))
+	b.moveTo(max(b.Len()+n, b.doubleCap()))
 }
 
-// twice returns twice the capacity of the Buffer, or 0 if the Buffer is unused. It panics with
+// doubleCap returns twice the capacity of the Buffer, or 0 if the Buffer is unused. It panics with
 // ErrTooLarge if the result would be too large.
-func (b *Buffer) twice() int {
+func (b *Buffer) doubleCap() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {
 		return 0 // the Buffer is unused: a large first write sets the size
@@ -225,8 +225,8 @@ func (b *Buffer) twice() int {
 	return 2 * size
 }
 
-// move moves the contents to new memory of at least size bytes, into which they must fit.
-func (b *Buffer) move(size int) {
+// moveTo moves the contents to new memory of at least size bytes, into which they must fit.
+func (b *Buffer) moveTo(size int) {
 	mem := allocate(size)
 	b.w = copy(mem, b.Bytes())
 	b.spill, b.r = mem, 0

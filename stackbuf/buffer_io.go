@@ -31,7 +31,7 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	if b.r == b.w {
 		b.Reset()
 	}
-	b.expect(sizeOf(src))
+	b.growFor(sizeOf(src))
 	s, used := lendScratch(), 0
 	defer func() { s.release(used) }()
 	for {
@@ -61,13 +61,13 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes before ReadFrom reads them. Usually the memory grows to exactly the
-// size that is needed.
+// growFor makes room for n bytes before ReadFrom reads them. Usually the memory grows to exactly
+// the size that is needed.
 //
 // If n is less than Len, or if b has been read from, the memory grows as in Write. This growth is
 // faster for a program that reads many short sources into one Buffer: the contents are not moved
 // for each source.
-func (b *Buffer) expect(n int64) {
+func (b *Buffer) growFor(n int64) {
 	held := b.Len()
 	switch {
 	case n <= int64(b.Available()):
@@ -75,7 +75,7 @@ func (b *Buffer) expect(n int64) {
 		panic(ErrTooLarge)
 	case b.Cap() <= inlineSize && held+int(n) <= inlineSize: // add uses the array
 	case b.r == 0 && int(n) >= held:
-		b.move(held + int(n))
+		b.moveTo(held + int(n))
 	default:
 		b.makeRoom(int(n))
 	}

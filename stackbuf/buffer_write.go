@@ -32,7 +32,7 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
-		b.become(append([]byte(nil), p...)) // append need not clear the new memory first
+		b.setMemory(append([]byte(nil), p...)) // append need not clear the new memory first
 		return len(p), nil
 	}
 	var moved [inlineSize]byte
@@ -67,7 +67,7 @@ func (b *Buffer) WriteString(s string) (n int, err error) {
 
 func (b *Buffer) growWriteString(s string) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
-		b.become(append([]byte(nil), s...))
+		b.setMemory(append([]byte(nil), s...))
 		return len(s), nil
 	}
 	b.makeRoom(len(s))

@@ -43,10 +43,10 @@ func TestHandOffDelivers(t *testing.T) {
 		sum += uint64(src[0]) + uint64(src[n/pieceSize-1+pieceSize-1])
 	}
 	for _, c := range contenders {
-		looked.Store(0)
+		sink.Store(0)
 		do, _ := c.open(ample, "handoff")
-		if do(frames); looked.Load() != sum {
-			t.Errorf("%s: the sum of what was read is %d, want %d", c.name, looked.Load(), sum)
+		if do(frames); sink.Load() != sum {
+			t.Errorf("%s: the sum of what was read is %d, want %d", c.name, sink.Load(), sum)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (b buffer[F]) handOff(n int) {
 		out.Go(func() {
 			time.Sleep(hold)
 			p := b.bytes(&frame)
-			looked.Add(uint64(p[0]) + uint64(p[len(p)-1]))
+			sink.Add(uint64(p[0]) + uint64(p[len(p)-1]))
 			b.release(&frame)
 			<-free
 		})
@@ -88,8 +88,8 @@ func (b buffer[F]) handOff(n int) {
 	out.Wait()
 }
 
-// looked keeps the compiler from removing the reads in handOff.
-var looked atomic.Uint64
+// sink keeps the compiler from removing the reads in handOff.
+var sink atomic.Uint64
 
 // deliver assembles n frames, alternately in pieces and at once. It holds up to maxHeld frames, and
 // passes each frame to inspect before releasing it.

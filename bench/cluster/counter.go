@@ -50,7 +50,7 @@ func (c *counter) pass(from net.Conn, target string) {
 		return
 	}
 	defer server.Close()
-	if !c.keep(from, server) {
+	if !c.track(from, server) {
 		return
 	}
 	go func() {
@@ -64,9 +64,9 @@ func (c *counter) pass(from net.Conn, target string) {
 	delete(c.open, server)
 }
 
-// keep adds conns to the connections that c.close closes. After c.close, it adds nothing and
+// track adds conns to the connections that c.close closes. After c.close, it adds nothing and
 // returns false.
-func (c *counter) keep(conns ...net.Conn) bool {
+func (c *counter) track(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {

@@ -26,8 +26,8 @@ var handlers = []handler{
 	{"millrace", "chunk.FileServer", newMillrace},
 	{"naive", "io.CopyBuffer(w, f, nil)", each(copyNaively)},
 	{"length", "the same, and Content-Length", each(copyWithLength)},
-	{"wrapped-copy", "behind a middleware: io.Copy", wrapped(each(copyWithLength))},
-	{"wrapped-millrace", "behind a middleware: chunk.FileServer", wrapped(newMillrace)},
+	{"wrapped-copy", "behind a middleware: io.Copy", withLogging(each(copyWithLength))},
+	{"wrapped-millrace", "behind a middleware: chunk.FileServer", withLogging(newMillrace)},
 }
 
 func newMillrace(dir string) (http.Handler, error) {
@@ -67,8 +67,8 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	io.CopyBuffer(w, f, nil)
 }
 
-// wrapped puts a logging middleware, which discards its output, in front of each handler.
-func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
+// withLogging puts a logging middleware, which discards its output, in front of each handler.
+func withLogging(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
 		h, err := inner(dir)
 		if err != nil {

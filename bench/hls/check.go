@@ -42,8 +42,9 @@ func (c *checker) countMissing() (n int) {
 	return n
 }
 
-// sample compares a sample's payload with the published tag, and records the tag's number in dst.
-func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
+// checkSample compares a sample's payload with the published tag, and records the tag's number in
+// dst.
+func (c *checker) checkSample(dst *contents, kind byte, payload []byte) error {
 	seq, _, err := c.synth.Verify(kind, payload)
 	if err != nil {
 		return err
@@ -66,9 +67,9 @@ func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
 // check verifies all samples of a part or segment, in fragmented MP4 or MPEG-TS.
 func (c *checker) check(b []byte) (tags contents, err error) {
 	if len(b) > 0 && b[0] == tsSync {
-		err = c.transportStream(&tags, b)
+		err = c.checkTransportStream(&tags, b)
 	} else {
-		err = c.fragments(&tags, b)
+		err = c.checkFragments(&tags, b)
 	}
 	if err == nil && tags.picture == 0 {
 		err = errors.New("no picture")
@@ -78,9 +79,9 @@ func (c *checker) check(b []byte) (tags contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f with the type and the content of each box in b. If a box is only a container, boxes
-// calls f for the boxes inside the container instead.
-func boxes(b []byte, f func(kind string, body []byte) error) error {
+// walkBoxes calls f with the type and the content of each box in b. If a box is only a container,
+// boxes calls f for the boxes inside the container instead.
+func walkBoxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
 			return errBoxes
@@ -92,7 +93,7 @@ func boxes(b []byte, f func(kind string, body []byte) error) error {
 		var err error
 		switch body := b[8:size]; kind {
 		case "moov", "trak", "mdia", "traf":
-			err = boxes(body, f)
+			err = walkBoxes(body, f)
 		default:
 			err = f(kind, body)
 		}
@@ -104,10 +105,10 @@ func boxes(b []byte, f func(kind string, body []byte) error) error {
 	return nil
 }
 
-// header stores the kinds of the tracks of an initialization segment in c.kinds.
-func (c *checker) header(b []byte) error {
+// readHeader stores the kinds of the tracks of an initialization segment in c.kinds.
+func (c *checker) readHeader(b []byte) error {
 	var id uint32
-	err := boxes(b, func(kind string, body []byte) error {
+	err := walkBoxes(b, func(kind string, body []byte) error {
 		switch {
 		case kind == "tkhd" && len(body) >= 16:
 			id = binary.BigEndian.Uint32(body[12:])
@@ -122,9 +123,9 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments verifies the samples of the MP4 fragments in b. In trun boxes, it supports only the
-// fields that media/mp4 writes.
-func (c *checker) fragments(dst *contents, b []byte) error {
+// checkFragments verifies the samples of the MP4 fragments in b. In trun boxes, it supports only
+// the fields that media/mp4 writes.
+func (c *checker) checkFragments(dst *contents, b []byte) error {
 	for len(b) > 0 {
 		size := uint32(0)
 		if len(b) >= 16 {
@@ -139,12 +140,12 @@ func (c *checker) fragments(dst *contents, b []byte) error {
 			return errBoxes
 		}
 		var kind byte
-		err := boxes(b[8:size], func(name string, box []byte) error {
+		err := walkBoxes(b[8:size], func(name string, box []byte) error {
 			switch {
 			case name == "tfhd" && len(box) >= 8:
 				kind = c.kinds[binary.BigEndian.Uint32(box[4:])]
 			case name == "trun" && len(box) >= 12:
-				return c.run(dst, kind, box, b[:whole])
+				return c.checkRun(dst, kind, box, b[:whole])
 			}
 			return nil
 		})
@@ -156,9 +157,9 @@ func (c *checker) fragments(dst *contents, b []byte) error {
 	return nil
 }
 
-// run verifies the samples that a trun box describes. The data offset in the box is relative to the
-// start of the fragment.
-func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
+// checkRun verifies the samples that a trun box describes. The data offset in the box is relative
+// to the start of the fragment.
+func (c *checker) checkRun(dst *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]
 	width := map[byte]int{load.Audio: 8, load.Video: 16}[kind]
@@ -178,7 +179,7 @@ func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 				payload[0] = 0x17
 			}
 		}
-		if err := c.sample(dst, kind, append(payload, data[:n]...)); err != nil {
+		if err := c.checkSample(dst, kind, append(payload, data[:n]...)); err != nil {
 			return err
 		}
 		data = data[n:]
@@ -195,9 +196,9 @@ const (
 
 var errTS = errors.New("not the transport stream that is expected")
 
-// transportStream checks an MPEG-TS segment with H.264 and AAC. Each video access unit must have
-// its own PES packet.
-func (c *checker) transportStream(dst *contents, b []byte) error {
+// checkTransportStream checks an MPEG-TS segment with H.264 and AAC. Each video access unit must
+// have its own PES packet.
+func (c *checker) checkTransportStream(dst *contents, b []byte) error {
 	pending := make(map[uint16][]byte) // incomplete PES packets by PID
 	var pids []uint16
 	for ; len(b) > 0; b = b[tsPacket:] {
@@ -213,7 +214,7 @@ func (c *checker) transportStream(dst *contents, b []byte) error {
 		}
 		first := b[1]&0x40 != 0
 		if first {
-			if err := c.packet(dst, pending[pid]); err != nil {
+			if err := c.checkPacket(dst, pending[pid]); err != nil {
 				return err
 			}
 			if pending[pid] == nil {
@@ -226,16 +227,16 @@ func (c *checker) transportStream(dst *contents, b []byte) error {
 		}
 	}
 	for _, pid := range pids {
-		if err := c.packet(dst, pending[pid]); err != nil {
+		if err := c.checkPacket(dst, pending[pid]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// packet checks the samples of a PES packet. It ignores the tables of the transport stream, which
-// are not PES packets.
-func (c *checker) packet(dst *contents, p []byte) error {
+// checkPacket checks the samples of a PES packet. It ignores the tables of the transport stream,
+// which are not PES packets.
+func (c *checker) checkPacket(dst *contents, p []byte) error {
 	if !bytes.HasPrefix(p, []byte{0, 0, 1}) {
 		return nil
 	}
@@ -245,7 +246,7 @@ func (c *checker) packet(dst *contents, p []byte) error {
 	kind, data := p[3], p[9+int(p[8]):]
 	switch kind {
 	case pesVideo:
-		return c.picture(dst, data)
+		return c.checkPicture(dst, data)
 	case pesAudio:
 		for len(data) > 0 {
 			if len(data) < 7 {
@@ -255,7 +256,7 @@ func (c *checker) packet(dst *contents, p []byte) error {
 			if n < 7 || n > len(data) {
 				return errTS
 			}
-			if err := c.sample(dst, load.Audio, append([]byte{0xaf, 1}, data[7:n]...)); err != nil {
+			if err := c.checkSample(dst, load.Audio, append([]byte{0xaf, 1}, data[7:n]...)); err != nil {
 				return err
 			}
 			data = data[n:]
@@ -264,9 +265,9 @@ func (c *checker) packet(dst *contents, p []byte) error {
 	return nil
 }
 
-// picture verifies a video frame in Annex B format. It does not handle emulation prevention,
+// checkPicture verifies a video frame in Annex B format. It does not handle emulation prevention,
 // because the published NAL units contain no zero bytes.
-func (c *checker) picture(dst *contents, data []byte) error {
+func (c *checker) checkPicture(dst *contents, data []byte) error {
 	payload := []byte{0x27, 1, 0, 0, 0}
 	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {
 		nal = bytes.TrimRight(nal, "\x00")
@@ -282,5 +283,5 @@ func (c *checker) picture(dst *contents, data []byte) error {
 		payload = binary.BigEndian.AppendUint32(payload, uint32(len(nal)))
 		payload = append(payload, nal...)
 	}
-	return c.sample(dst, load.Video, payload)
+	return c.checkSample(dst, load.Video, payload)
 }

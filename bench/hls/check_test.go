@@ -62,7 +62,7 @@ func fragments(t testing.TB, tags int) (init []byte, all [][]byte) {
 func TestCheckerTakesWhatWasSent(t *testing.T) {
 	init, all := fragments(t, 600)
 	c := newChecker(testSynth())
-	if err := c.header(init); err != nil {
+	if err := c.readHeader(init); err != nil {
 		t.Fatal(err)
 	}
 	var last contents
@@ -99,7 +99,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 		"an HTML page":       []byte("<html><body>There is nothing here.</body></html>"),
 	} {
 		c := newChecker(testSynth())
-		if err := c.header(init); err != nil {
+		if err := c.readHeader(init); err != nil {
 			t.Fatal(err)
 		}
 		if in, err := c.check(part); err == nil {
@@ -107,7 +107,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 		}
 	}
 	c := newChecker(testSynth())
-	if err := c.header(init); err != nil {
+	if err := c.readHeader(init); err != nil {
 		t.Fatal(err)
 	}
 	for i, b := range all {
@@ -204,7 +204,7 @@ func FuzzChecker(f *testing.F) {
 	f.Add([]byte{}, []byte(strings.Repeat("G", tsPacket)))
 	f.Fuzz(func(t *testing.T, init, part []byte) {
 		c := newChecker(testSynth())
-		c.header(init)
+		c.readHeader(init)
 		c.check(part)
 		c.countMissing()
 	})

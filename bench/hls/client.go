@@ -24,7 +24,7 @@ type client struct {
 	addr string
 
 	request []byte
-	kept    []byte       // the body that text returns; reused
+	kept    []byte       // the body that getText returns; reused
 	keep    func([]byte) // appends to kept
 }
 
@@ -96,7 +96,7 @@ type responseHead struct {
 }
 
 func (c *client) head() (h responseHead, err error) {
-	line, err := c.line()
+	line, err := c.readLine()
 	if err != nil {
 		return h, err
 	}
@@ -108,7 +108,7 @@ func (c *client) head() (h responseHead, err error) {
 	}
 	h.length = -1
 	for {
-		line, err := c.line()
+		line, err := c.readLine()
 		if err != nil {
 			return h, err
 		}
@@ -143,8 +143,8 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// line returns the next line without its line ending. The line is valid until the next read.
-func (c *client) line() ([]byte, error) {
+// readLine returns the next line without its line ending. The line is valid until the next read.
+func (c *client) readLine() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err == io.EOF && len(line) > 0 {
 		err = io.ErrUnexpectedEOF
@@ -160,7 +160,7 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 		return c.r.ReadRange(h.length, yield)
 	}
 	for {
-		line, err := c.line()
+		line, err := c.readLine()
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 		if err := c.r.ReadRange(int(n), yield); err != nil {
 			return err
 		}
-		if line, err := c.line(); err != nil || len(line) > 0 {
+		if line, err := c.readLine(); err != nil || len(line) > 0 {
 			return errors.Join(errHTTP, err)
 		}
 		if n == 0 {
@@ -180,9 +180,9 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text requests a path with a query, and returns the complete response body. If gzipped is true,
+// getText requests a path with a query, and returns the complete response body. If gzipped is true,
 // the body is compressed; see plainText. The body is valid until the next request.
-func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
+func (c *client) getText(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)
 	return c.kept, gzipped, err

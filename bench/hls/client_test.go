@@ -53,7 +53,7 @@ func TestClient(t *testing.T) {
 			{"/length", "?_HLS_msn=1", "_HLS_msn=1"}, {"/length", "", ""}, {"/chunked", "", large},
 			{"/gzip", "", large},
 		} {
-			raw, gzipped, err := c.text(test.path, test.query)
+			raw, gzipped, err := c.getText(test.path, test.query)
 			if err != nil || gzipped != (test.path == "/gzip") {
 				t.Fatalf("%s: gzip %t, %v, want gzip only where the server uses it", test.path,
 					gzipped, err)
@@ -63,7 +63,7 @@ func TestClient(t *testing.T) {
 			}
 		}
 		var status *statusError
-		if _, _, err := c.text("/none", ""); !errors.As(err, &status) || status.status != 404 ||
+		if _, _, err := c.getText("/none", ""); !errors.As(err, &status) || status.status != 404 ||
 			len(c.kept) > 0 {
 			t.Errorf("%v, with %q, want status 404 and nothing kept", err, c.kept)
 		}
@@ -107,7 +107,7 @@ func TestClientRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.text("/", ""); !errors.Is(err, want) {
+		if _, _, err := c.getText("/", ""); !errors.Is(err, want) {
 			t.Errorf("%q: error %v, want %v", answer, err, want)
 		}
 		c.close()

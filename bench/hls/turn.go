@@ -222,7 +222,7 @@ func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 		return nil, err
 	}
 	defer c.close()
-	raw, gzipped, err := c.text("/metrics", "")
+	raw, gzipped, err := c.getText("/metrics", "")
 	if err == nil {
 		raw, err = plainText(raw, gzipped)
 	}

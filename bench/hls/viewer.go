@@ -116,7 +116,7 @@ func (v *viewer) watch(ctx context.Context) (err error) {
 }
 
 func (v *viewer) media() (string, error) {
-	text, gzipped, err := v.c.text(v.path, "")
+	text, gzipped, err := v.c.getText(v.path, "")
 	if err == nil {
 		text, err = plainText(text, gzipped)
 	}
@@ -128,7 +128,7 @@ func (v *viewer) media() (string, error) {
 
 func (v *viewer) reload(path, query string) (*mediaPlaylist, error) {
 	v.requests.Add(1)
-	raw, gzipped, err := v.c.text(path, query)
+	raw, gzipped, err := v.c.getText(path, query)
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +136,9 @@ func (v *viewer) reload(path, query string) (*mediaPlaylist, error) {
 }
 
 func (v *viewer) fetchInit(uri string) error {
-	body, _, err := v.c.text(uri, "")
+	body, _, err := v.c.getText(uri, "")
 	if err == nil && v.checker != nil {
-		err = v.checker.header(body)
+		err = v.checker.readHeader(body)
 	}
 	return err
 }
@@ -153,7 +153,7 @@ func (v *viewer) fetch(o object) error {
 		}
 		return err
 	}
-	body, _, err := v.c.text(o.uri, "")
+	body, _, err := v.c.getText(o.uri, "")
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func run(ctx context.Context, p *measure.Params) error {
 
 func table(ctx context.Context, p *measure.Params, name, protocol string, conns int,
 	config *tls.Config) error {
-	n := fit(conns)
+	n := raiseFileLimit(conns)
 	if _, err := hold(waiters[0], n, config); err != nil { // allocates the poller
 		return err
 	}
@@ -193,9 +193,9 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit raises the limit on file descriptors to the allowed maximum. It returns n, or the number of
-// connections that the limit allows, whichever is smaller.
-func fit(n int) int {
+// raiseFileLimit raises the limit on file descriptors to the allowed maximum. It returns n, or the
+// number of connections that the limit allows, whichever is smaller.
+func raiseFileLimit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return n
@@ -213,7 +213,7 @@ var holder = measure.RegisterChild("idle-holder", func(args []string) error {
 	if err != nil {
 		return err
 	}
-	fit(n)
+	raiseFileLimit(n)
 	conns := make([]net.Conn, n)
 	for i := range conns {
 		if args[0] == "tls" {

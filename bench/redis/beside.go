@@ -113,7 +113,7 @@ func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error
 	if b.move != nil {
 		get, set := b.move(f)
 		for _, c := range []call{get, set} {
-			all.Go(func() { errs <- pace(ctx, largeInterval, c, &moved) })
+			all.Go(func() { errs <- callEvery(ctx, largeInterval, c, &moved) })
 		}
 	}
 	var mu sync.Mutex
@@ -159,9 +159,9 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 	}
 }
 
-// pace calls f once per interval d until ctx ends, and increments *count after each call. If a call
-// takes longer than d, the next call follows at once.
-func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
+// callEvery calls f once per interval d until ctx ends, and increments *count after each call. If a
+// call takes longer than d, the next call follows at once.
+func callEvery(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()
 	for {

@@ -43,8 +43,8 @@ func (w *crew) dismiss() {
 	}
 }
 
-// calls makes each goroutine perform n calls, and waits until all calls have returned.
-func (w *crew) calls(n int) (err error) {
+// makeCalls makes each goroutine perform n calls, and waits until all calls have returned.
+func (w *crew) makeCalls(n int) (err error) {
 	for _, calls := range w.orders {
 		calls <- n
 	}

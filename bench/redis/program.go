@@ -132,10 +132,10 @@ func (t task) measure(ctx context.Context, p *measure.Params, f *fixture,
 		all = append(all, measure.Contender{Name: c.name,
 			Turn: func(n int) (turn measure.Turn, err error) {
 				// Reopen closed connections and refill empty pools.
-				if err := w.calls(1); err != nil {
+				if err := w.makeCalls(1); err != nil {
 					return turn, err
 				}
-				turn = measure.Take(n*goroutines, func() { err = w.calls(n) })
+				turn = measure.Take(n*goroutines, func() { err = w.makeCalls(n) })
 				return turn, err
 			}})
 	}
@@ -160,7 +160,7 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 	if err != nil {
 		return err
 	}
-	err = w.calls(calls)
+	err = w.makeCalls(calls)
 	w.dismiss()
 	if err != nil {
 		return err

@@ -103,11 +103,11 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built returns a contender that runs a Go program, which it builds in dir. The function args
+// goContender returns a contender that runs a Go program, which it builds in dir. The function args
 // returns the program's arguments, and may change the configuration of the load test. The load test
 // starts when the program listens on addr. If the program listens on several addresses, it must
 // listen on addr last.
-func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
+func goContender(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
 		name: name, in: flvName, out: flvName,
@@ -146,7 +146,7 @@ func millrace(dir string, pub, sub string, latency time.Duration) contender {
 		by = pub + ", "
 	}
 	name := fmt.Sprintf("millrace serve, %s%v", by, latency)
-	c := built(dir, name, measure.Millrace, func(addr string, c *load.Config) ([]string, error) {
+	c := goContender(dir, name, measure.Millrace, func(addr string, c *load.Config) ([]string, error) {
 		main, err := measure.FreeAddr() // the server listens here before it listens on addr
 		if err != nil {
 			return nil, err
@@ -182,14 +182,14 @@ func goRelay(dir string, kind string) contender {
 	if kind == "share" {
 		name = "Go: shared slices, hijack, net.Buffers"
 	}
-	return built(dir, name, goRelayPackage, func(addr string, _ *load.Config) ([]string, error) {
+	return goContender(dir, name, goRelayPackage, func(addr string, _ *load.Config) ([]string, error) {
 		return []string{"-listen", addr, "-kind", kind}, nil
 	})
 }
 
 func bare(dir string, beat time.Duration) contender {
 	name := fmt.Sprintf("bare reads and writes, %v", beat)
-	return built(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
+	return goContender(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
 		flv := load.HTTPFLV(*c)
 		c.Protocol = crossProtocol{gorelay.BareClient{Protocol: flv, Addr: addr}, flv}
 		return []string{"-kind", "bare", "-listen", addr, "-beat", beat.String()}, nil

@@ -152,7 +152,7 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 		m = &message{whole: true}
 		r.streams[id] = m
 	}
-	if err := r.header(m, format); err != nil {
+	if err := r.readHeader(m, format); err != nil {
 		return nil, err
 	}
 	at := len(m.body)
@@ -162,8 +162,8 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads a message header. If m is complete, a new message begins.
-func (r *reader) header(m *message, format byte) error {
+// readHeader reads a message header. If m is complete, a new message begins.
+func (r *reader) readHeader(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
 	}
@@ -245,7 +245,7 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	for _, p := range parts {
 		size += len(p)
 	}
-	b, ext := header(w.buf[:0], cs, kind, stream, timestamp, size)
+	b, ext := appendHeader(w.buf[:0], cs, kind, stream, timestamp, size)
 	room := w.chunk
 	for _, p := range parts {
 		for len(p) > 0 {
@@ -264,9 +264,9 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	return err
 }
 
-// header appends a full chunk header. The result ext is the extended timestamp, which the next
-// chunks of the message repeat.
-func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
+// appendHeader appends a full chunk header. The result ext is the extended timestamp, which the
+// next chunks of the message repeat.
+func appendHeader(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)
 	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16),
 		byte(size>>8), byte(size), kind)

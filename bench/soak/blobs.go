@@ -20,7 +20,7 @@ const (
 	// while they are read.
 	blobKeys = 12
 	// blobHead is the size in bytes of the header at the start of each blob. The header contains a
-	// hash of the key, the sequence number of the write (see blob), and the size of the blob.
+	// hash of the key, the sequence number of the write (see useBlob), and the size of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
 	// A store may expire a blob up to expirySlack too early or too late, because file systems have
@@ -98,7 +98,7 @@ func (b *blob) checkAbsent(oldest uint64) error {
 	return nil
 }
 
-func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
+func (c *cycle) useBlob(url string, _ context.Context, r *rand.Rand) error {
 	b := c.blobs[r.IntN(len(c.blobs))]
 	url += "/blobs/" + b.key
 	c.done.add(blobRequests, 1)
@@ -114,7 +114,7 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	}
 	write, size := b.begin(false), blobSize(r)
 	if way == 13 {
-		err := c.put(b.key, write, size, r.Int64N(size), url)
+		err := c.putBlob(b.key, write, size, r.Int64N(size), url)
 		if err == nil {
 			return wrong("blob %s: the server says that it has a value that broke off", b.key)
 		}
@@ -123,7 +123,7 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 		}
 		return err
 	}
-	err := c.put(b.key, write, size, size, url)
+	err := c.putBlob(b.key, write, size, size, url)
 	if err == nil {
 		b.confirm(write)
 	}
@@ -149,9 +149,9 @@ func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses, and
-// aborts the request. The pause gives a faulty server time to report success.
-func (c *cycle) put(key string, write uint64, size, n int64, url string,
+// putBlob uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses,
+// and aborts the request. The pause gives a faulty server time to report success.
+func (c *cycle) putBlob(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
 	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, n)]),
@@ -201,7 +201,7 @@ func (c *cycle) remove(b *blob, url string) error {
 
 func (c *cycle) get(b *blob, url string) error {
 	oldest := b.oldest()
-	write, err := c.read(b.key, url)
+	write, err := c.readBlob(b.key, url)
 	if missing(err) {
 		return b.checkAbsent(oldest)
 	}
@@ -211,8 +211,8 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.checkFound(oldest, write)
 }
 
-// read checks all bytes of a blob and returns the number of the write that stored it.
-func (c *cycle) read(key, url string) (write uint64, err error) {
+// readBlob checks all bytes of a blob and returns the number of the write that stored it.
+func (c *cycle) readBlob(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
 		return 0, err
@@ -260,11 +260,11 @@ func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	ttl := 100*time.Millisecond + time.Duration(r.Int64N(int64(300*time.Millisecond)))
 	write, size := r.Uint64(), blobSize(r)
 	began := time.Now()
-	if err := c.put(key, write, size, size, url, "Millrace-TTL", ttl.String()); err != nil {
+	if err := c.putBlob(key, write, size, size, url, "Millrace-TTL", ttl.String()); err != nil {
 		return err
 	}
 	confirmed := time.Now()
-	got, err := c.read(key, url)
+	got, err := c.readBlob(key, url)
 	switch {
 	case missing(err) && time.Since(began) < ttl-expirySlack:
 		return wrong("blob %s is gone before its time of %v is over", key, ttl)
@@ -274,7 +274,7 @@ func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 		return wrong("blob %s is that of write %d, want %d", key, got, write)
 	}
 	sleep.For(c.hard, ttl+expirySlack-time.Since(confirmed))
-	if _, err = c.read(key, url); err == nil {
+	if _, err = c.readBlob(key, url); err == nil {
 		return wrong("blob %s is there %v after its time of %v was over", key,
 			time.Since(confirmed)-ttl, ttl)
 	}

@@ -27,7 +27,7 @@ func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: n
 
 // run returns when the cycle is over and all clients have disconnected. If restart is not 0, run
 // restarts the server with this signal in the middle of the cycle. The error is a fault of the
-// cycle. For faults of single clients, see work.
+// cycle. For faults of single clients, see runClient.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -40,12 +40,12 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 		r *rand.Rand) error) {
 		r := rand.New(rand.NewPCG(c.cfg.Seed^contentOf(c.name+what),
 			uint64(c.number)<<8|uint64(number)))
-		all.Go(func() { c.work(what, r, f) })
+		all.Go(func() { c.runClient(what, r, f) })
 	}
-	client(0, "streams", c.stream)
+	client(0, "streams", c.runStreams)
 	for i := range 3 {
 		client(i, "files", c.file)
-		client(i, "blobs", c.blob)
+		client(i, "blobs", c.useBlob)
 	}
 	client(0, "expiring blobs", c.expire)
 
@@ -72,12 +72,12 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	return err
 }
 
-// work calls f repeatedly until the cycle is over. The arguments of f include the address of the
-// server, and a context that ends when the server is being restarted.
+// runClient calls f repeatedly until the cycle is over. The arguments of f include the address of
+// the server, and a context that ends when the server is being restarted.
 //
 // If f returns an error, work records a fault. During a restart, requests may fail, so only a
 // wrongError is a fault.
-func (c *cycle) work(what string, r *rand.Rand,
+func (c *cycle) runClient(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {
 		url, up, err := c.await(c.working)
@@ -101,10 +101,10 @@ func (c *cycle) work(what string, r *rand.Rand,
 	}
 }
 
-// account returns an error if viewers noticed more losses than the server has counted in this
+// checkLosses returns an error if viewers noticed more losses than the server has counted in this
 // cycle. Lost tags and lost connections are compared separately. The server may count a loss that
 // no viewer notices, because a viewer can disconnect before the next tag arrives.
-func (c *cycle) account() error {
+func (c *cycle) checkLosses() error {
 	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {
 		before = c.points[n-2]

@@ -131,11 +131,12 @@ func (t *target) judge(kinds ...int) {
 	}
 }
 
-// quiet waits until the server is idle, and appends the server's resource use to t.points.
-func (t *target) quiet(ctx context.Context) error {
+// recordQuietPoint waits until the server is idle, and appends the server's resource use to
+// t.points.
+func (t *target) recordQuietPoint(ctx context.Context) error {
 	p, err := t.settle(ctx)
 	if err == nil {
-		err = t.collect(ctx)
+		err = t.collectGarbage(ctx)
 	}
 	var after point
 	if err == nil {
@@ -220,7 +221,7 @@ func (t *target) ask(ctx context.Context, path string, f func(io.Reader) error) 
 	return f(res.Body)
 }
 
-func (t *target) collect(ctx context.Context) error {
+func (t *target) collectGarbage(ctx context.Context) error {
 	return t.ask(ctx, "/debug/pprof/heap?gc=1", func(r io.Reader) error {
 		_, err := io.Copy(io.Discard, r)
 		return err
@@ -262,15 +263,15 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	}); err != nil {
 		return p, err
 	}
-	return p, p.look(t.proc.Cmd.Process.Pid)
+	return p, p.readProc(t.proc.Cmd.Process.Pid)
 }
 
-// look reads the resident memory and the number of descriptors of a process from /proc. On systems
-// without /proc, it does nothing.
+// readProc reads the resident memory and the number of descriptors of a process from /proc. On
+// systems without /proc, it does nothing.
 //
 // The number of descriptors in the server's metrics is not used, because it includes the connection
 // over which the metrics are sent.
-func (p *point) look(pid int) error {
+func (p *point) readProc(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil

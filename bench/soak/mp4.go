@@ -39,7 +39,7 @@ var errBehind = errors.New("disconnected by the server")
 
 // Next implements load.Subscription. It reads a fragment, or a box of the file's header.
 func (v *mp4View) Next(a *load.Arrival) error {
-	kind, box, err := v.box()
+	kind, box, err := v.nextBox()
 	if err == nil {
 		*a = load.Arrival{Kind: load.Video, Size: len(box), Waited: true, At: time.Now()}
 		switch kind {
@@ -47,7 +47,7 @@ func (v *mp4View) Next(a *load.Arrival) error {
 		case "moov":
 			err = v.header(box[8:])
 		case "moof":
-			err = v.fragment(bytes.Clone(box))
+			err = v.readFragment(bytes.Clone(box))
 		default:
 			err = v.wrong("a box %q after tag %d", kind, v.last)
 		}
@@ -68,9 +68,9 @@ func (v *mp4View) Close() error {
 	return v.Subscription.Close()
 }
 
-// box reads the next box. The returned bytes include the size and the kind of the box. They are
+// nextBox reads the next box. The returned bytes include the size and the kind of the box. They are
 // valid until the next call.
-func (v *mp4View) box() (kind string, box []byte, err error) {
+func (v *mp4View) nextBox() (kind string, box []byte, err error) {
 	head, err := v.Peek(8)
 	if err != nil {
 		return "", nil, err
@@ -83,8 +83,8 @@ func (v *mp4View) box() (kind string, box []byte, err error) {
 	return kind, box, err
 }
 
-// boxes calls f for each box in b. For a container box, it calls f for the inner boxes instead.
-func boxes(b []byte, f func(kind string, content []byte) error) error {
+// walkBoxes calls f for each box in b. For a container box, it calls f for the inner boxes instead.
+func walkBoxes(b []byte, f func(kind string, content []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
 			return errBoxes
@@ -96,7 +96,7 @@ func boxes(b []byte, f func(kind string, content []byte) error) error {
 		var err error
 		switch content := b[8:size]; kind {
 		case "trak", "mdia", "traf":
-			err = boxes(content, f)
+			err = walkBoxes(content, f)
 		default:
 			err = f(kind, content)
 		}
@@ -111,7 +111,7 @@ func boxes(b []byte, f func(kind string, content []byte) error) error {
 func (v *mp4View) header(moov []byte) error {
 	v.tracks = make(map[uint32]*mp4Track)
 	var id uint32
-	err := boxes(moov, func(kind string, content []byte) error {
+	err := walkBoxes(moov, func(kind string, content []byte) error {
 		switch {
 		case kind == "tkhd" && len(content) >= 16:
 			id = binary.BigEndian.Uint32(content[12:])
@@ -133,9 +133,10 @@ func (v *mp4View) header(moov []byte) error {
 	return nil
 }
 
-// fragment reads the mdat box that follows a moof box, and compares its samples with their tags.
-func (v *mp4View) fragment(moof []byte) error {
-	kind, mdat, err := v.box()
+// readFragment reads the mdat box that follows a moof box, and compares its samples with their
+// tags.
+func (v *mp4View) readFragment(moof []byte) error {
+	kind, mdat, err := v.nextBox()
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (v *mp4View) fragment(moof []byte) error {
 	rest := mdat[8:]
 	var track *mp4Track
 	var at int64 // start time of the track's next sample
-	err = boxes(moof[8:], func(kind string, content []byte) error {
+	err = walkBoxes(moof[8:], func(kind string, content []byte) error {
 		switch {
 		case kind == "tfhd" && len(content) >= 8:
 			if track = v.tracks[binary.BigEndian.Uint32(content[4:])]; track == nil {
@@ -172,7 +173,7 @@ func (v *mp4View) fragment(moof []byte) error {
 				}
 				// These flags mean that the sample depends on no other sample.
 				key := width == 16 && binary.BigEndian.Uint32(rows[8:]) == 2<<24
-				if err := v.sample(track, key, rest[:n], at); err != nil {
+				if err := v.checkSample(track, key, rest[:n], at); err != nil {
 					return err
 				}
 				at += int64(binary.BigEndian.Uint32(rows))
@@ -190,9 +191,9 @@ func (v *mp4View) fragment(moof []byte) error {
 	return err
 }
 
-// sample compares a sample with its tag, and checks that it begins after the previous sample of the
-// track.
-func (v *mp4View) sample(t *mp4Track, key bool, got []byte, start int64) error {
+// checkSample compares a sample with its tag, and checks that it begins after the previous sample
+// of the track.
+func (v *mp4View) checkSample(t *mp4Track, key bool, got []byte, start int64) error {
 	payload := append([]byte{0xaf, 1}, got...)
 	if t.kind == load.Video {
 		payload = append([]byte{0x27, 1, 0, 0, 0}, got...)

@@ -135,7 +135,7 @@ func Run(ctx context.Context, cfg Config, log func(line string)) (*Report, error
 	r := &run{cfg: cfg, began: time.Now()}
 	err = r.open(ctx, dir)
 	if err == nil {
-		for ctx.Err() == nil && !r.faults.any() && !r.over() {
+		for ctx.Err() == nil && !r.faults.any() && !r.isOver() {
 			r.cycle(ctx)
 			if log != nil {
 				log(r.line())
@@ -188,11 +188,11 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run must end. On a busy machine, a run may have fewer cycles than
+// isOver reports whether the run must end. On a busy machine, a run may have fewer cycles than
 // planned. It may then continue after its planned end, until there are enough points for the trend
 // rules (see pointsWanted).
-func (r *run) over() bool {
-	if r.passed() < 1 {
+func (r *run) isOver() bool {
+	if r.progress() < 1 {
 		return false
 	}
 	if r.cfg.Cycles > 0 || float64(r.cfg.For)*(1-restartPart) < float64(pointsWanted*r.cfg.Cycle) {
@@ -206,9 +206,9 @@ func (r *run) over() bool {
 	return true
 }
 
-// passed returns the fraction of the run that is over: 0 at the start, and at least 1 at the
+// progress returns the fraction of the run that is over: 0 at the start, and at least 1 at the
 // planned end.
-func (r *run) passed() float64 {
+func (r *run) progress() float64 {
 	if r.cfg.Cycles > 0 {
 		return float64(r.cycles) / float64(r.cfg.Cycles)
 	}
@@ -218,7 +218,7 @@ func (r *run) passed() float64 {
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal
-	if r.cycles > 1 && !r.cfg.NoRestarts && r.passed() <= restartPart {
+	if r.cycles > 1 && !r.cfg.NoRestarts && r.progress() <= restartPart {
 		restart = []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[r.cycles%2]
 	}
 	var all sync.WaitGroup
@@ -227,10 +227,10 @@ func (r *run) cycle(ctx context.Context) {
 			c := newCycle(t, r.cycles)
 			err := c.run(ctx, restart)
 			if err == nil {
-				err = t.quiet(context.WithoutCancel(ctx))
+				err = t.recordQuietPoint(context.WithoutCancel(ctx))
 			}
 			if err == nil && restart == 0 {
-				err = c.account()
+				err = c.checkLosses()
 			}
 			if err != nil {
 				r.faults.add("server %s: %v", t.name, err)

@@ -23,7 +23,7 @@ const (
 	keyInterval = 500 * time.Millisecond
 )
 
-func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
+func (c *cycle) runStreams(url string, up context.Context, r *rand.Rand) error {
 	publishing, over := context.WithCancel(c.hard)
 	defer over()
 	following, giveUp := context.WithCancel(c.hard)
@@ -47,7 +47,7 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	var followers sync.WaitGroup
 	for _, name := range cfg.Names {
 		for range 4 { // one of each kind of viewer
-			followers.Go(func() { s.follow(name) })
+			followers.Go(func() { s.followStream(name) })
 		}
 	}
 	rep, err := load.Run(ctx, cfg, nil)
@@ -65,7 +65,7 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	for _, ended := range []map[string]int{rep.Viewers.Ended, rep.Stalled.Ended} {
 		for why, n := range ended {
 			if why != errBehind.Error() {
-				s.fault(fmt.Errorf("%d viewers ended early: %s", n, why))
+				s.recordFault(fmt.Errorf("%d viewers ended early: %s", n, why))
 			}
 		}
 	}
@@ -89,9 +89,9 @@ type session struct {
 	err  error             // the first wrongError, or else the first error
 }
 
-// fault records the first error of a viewer. A wrongError replaces an earlier error of another
-// type, because only a wrongError is a fault during a restart.
-func (s *session) fault(err error) {
+// recordFault records the first error of a viewer. A wrongError replaces an earlier error of
+// another type, because only a wrongError is a fault during a restart.
+func (s *session) recordFault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if bad := (*wrongError)(nil); s.err == nil || errors.As(err, &bad) && !errors.As(s.err, &bad) {
@@ -160,7 +160,7 @@ func (p *publication) Close() error {
 	}
 	if got.Frames != p.tags {
 		err := wrong("%s: the server got %d tags, want %d", p.name, got.Frames, p.tags)
-		s.fault(err)
+		s.recordFault(err)
 		return err
 	}
 	return nil
@@ -204,9 +204,9 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	return &flvView{view: v}, nil
 }
 
-// follow watches a stream to its end. It records a fault if the stream does not end in time, or
-// ends before the publisher's last tag.
-func (s *session) follow(name string) {
+// followStream watches a stream to its end. It records a fault if the stream does not end in time,
+// or ends before the publisher's last tag.
+func (s *session) followStream(name string) {
 	ctx, cancel := context.WithCancel(s.following)
 	defer cancel()
 	late := context.AfterFunc(s.published, cancel) // no viewer may wait for a stream that has ended
@@ -218,7 +218,7 @@ func (s *session) follow(name string) {
 		return
 	}
 	if err != nil {
-		s.fault(fmt.Errorf("a viewer of %s: %w", name, err))
+		s.recordFault(fmt.Errorf("a viewer of %s: %w", name, err))
 		return
 	}
 	defer v.Close()
@@ -227,7 +227,7 @@ func (s *session) follow(name string) {
 		err = v.Next(&a)
 	}
 	if ctx.Err() != nil {
-		s.fault(fmt.Errorf("a viewer of %s: no end %v after that of the stream", name,
+		s.recordFault(fmt.Errorf("a viewer of %s: no end %v after that of the stream", name,
 			s.cfg.Settle))
 		return
 	}
@@ -236,7 +236,7 @@ func (s *session) follow(name string) {
 	s.mu.Unlock()
 	switch {
 	case err == io.EOF && proper && v.lastTag() != 0 && v.lastTag() != end && s.up.Err() == nil:
-		s.fault(wrong("%s ended properly after tag %d, and was sent to %d", name, v.lastTag(), end))
+		s.recordFault(wrong("%s ended properly after tag %d, and was sent to %d", name, v.lastTag(), end))
 	case err == io.EOF && proper:
 		s.done.add(toTheEnd, 1)
 	}
@@ -260,7 +260,7 @@ func (v *view) lastTag() uint64 { return v.last }
 
 func (v *view) wrong(format string, args ...any) error {
 	err := wrong("%s: %s", v.name, fmt.Sprintf(format, args...))
-	v.session.fault(err)
+	v.session.recordFault(err)
 	return err
 }
 

@@ -235,7 +235,7 @@ type usage struct {
 // turn measures the cost of messages on a server, and then the memory of the idle connections.
 func turn(ctx context.Context, serve func(net.Conn) error) (usage, measure.Turn, error) {
 	fail := func(err error) (usage, measure.Turn, error) { return usage{}, measure.Turn{}, err }
-	if err := fit(conns); err != nil {
+	if err := raiseFileLimit(conns); err != nil {
 		return fail(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -300,9 +300,9 @@ func memory() usage {
 	return usage{float64(m.HeapAlloc), float64(m.StackInuse)}
 }
 
-// fit raises the limit on file descriptors to allow n connections. It returns an error if the
-// maximum is too low.
-func fit(n int) error {
+// raiseFileLimit raises the limit on file descriptors to allow n connections. It returns an error
+// if the maximum is too low.
+func raiseFileLimit(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
@@ -326,7 +326,7 @@ var miners = measure.RegisterChild("sv2-miners", func(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := fit(n); err != nil {
+	if err := raiseFileLimit(n); err != nil {
 		return err
 	}
 	all := make([]*miner, n)

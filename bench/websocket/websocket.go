@@ -229,7 +229,7 @@ func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err err
 	for j, conn := range conns {
 		receivers.Go(func() {
 			if j == 0 {
-				delays, errs[j] = timed(conn, n)
+				delays, errs[j] = receiveTimed(conn, n)
 			} else {
 				errs[j] = counted(conn, n)
 			}
@@ -286,8 +286,8 @@ func counted(conn net.Conn, n int) error {
 	return err
 }
 
-// timed receives n messages and returns their delays in ms.
-func timed(conn net.Conn, n int) (delays []float64, err error) {
+// receiveTimed receives n messages and returns their delays in ms.
+func receiveTimed(conn net.Conn, n int) (delays []float64, err error) {
 	r := bufio.NewReaderSize(conn, 64<<10)
 	b := make([]byte, frameSize())
 	for range n {

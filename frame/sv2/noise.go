@@ -59,12 +59,12 @@ func newCipherState(aead cipher.AEAD) cipherState {
 	return cipherState{aead: aead}
 }
 
-// left reports whether the key may be used n more times.
-func (c *cipherState) left(n int) bool { return uint64(n) <= math.MaxUint64-c.n }
+// hasLeft reports whether the key may be used n more times.
+func (c *cipherState) hasLeft(n int) bool { return uint64(n) <= math.MaxUint64-c.n }
 
-// nonce returns the nonce for the next use of the key, and counts that use. The returned slice is
-// valid until the next call.
-func (c *cipherState) nonce() []byte {
+// nextNonce returns the nonce for the next use of the key, and counts that use. The returned slice
+// is valid until the next call.
+func (c *cipherState) nextNonce() []byte {
 	binary.LittleEndian.PutUint64(c.bytes[4:], c.n)
 	c.n++
 	return c.bytes[:]

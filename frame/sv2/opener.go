@@ -93,11 +93,11 @@ func (f *sealedFormat) Open(chunk []byte) ([]byte, error) {
 }
 
 func (f *sealedFormat) decrypt(dst, p []byte, part frame.Part) ([]byte, error) {
-	if !f.state.left(1) {
+	if !f.state.hasLeft(1) {
 		return nil, ErrNonces
 	}
 	nonce := f.state.n
-	plain, err := f.state.aead.Open(dst, f.state.nonce(), p, nil)
+	plain, err := f.state.aead.Open(dst, f.state.nextNonce(), p, nil)
 	if err != nil {
 		return nil, &TagError{Part: part, Nonce: nonce, Err: err}
 	}

@@ -61,7 +61,7 @@ func (s *Sealer) Seal(
 // seal writes the header and encrypts the frame, which starts at offset base in buf.
 func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	count := chunks(h.Length)
-	if !s.state.left(1 + count) {
+	if !s.state.hasLeft(1 + count) {
 		return ErrNonces
 	}
 	if count > 0 && buf.Writable(count*tagSize) == nil {
@@ -85,4 +85,4 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	return nil
 }
 
-func (s *Sealer) encrypt(p []byte) { s.state.aead.Seal(p[:0], s.state.nonce(), p, nil) }
+func (s *Sealer) encrypt(p []byte) { s.state.aead.Seal(p[:0], s.state.nextNonce(), p, nil) }

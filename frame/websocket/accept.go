@@ -179,8 +179,8 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unread returns a Reader that reads the bytes buffered in r, and then conn.
-func unread(conn net.Conn, r *bufio.Reader) io.Reader {
+// withBuffered returns a Reader that reads the bytes buffered in r, and then conn.
+func withBuffered(conn net.Conn, r *bufio.Reader) io.Reader {
 	n := r.Buffered()
 	if n == 0 {
 		return conn

@@ -61,7 +61,7 @@ func newConn(conn net.Conn, buffered *bufio.Reader, protocol string, o Options) 
 		o.Pool = millrace.DefaultPool()
 	}
 	return &Conn{conn: conn, protocol: protocol, opts: o,
-		r: o.Pool.NewReader(unread(conn, buffered), 0)}
+		r: o.Pool.NewReader(withBuffered(conn, buffered), 0)}
 }
 
 // NetConn returns the underlying connection, for example to find its addresses.
@@ -89,7 +89,7 @@ func (c *Conn) Next(dst *millrace.Chain) (Type, error) {
 		switch {
 		case err != nil:
 		case h.control():
-			err = c.control(h)
+			err = c.handleControl(h)
 		default:
 			err = c.readFragment(&m, h)
 		}
@@ -130,7 +130,7 @@ func (c *Conn) readFragment(m *message, h header) error {
 	for length, offset := int(h.length), 0; offset < length; {
 		if len(m.draft.Bytes()) == 0 {
 			m.draft.Release()
-			m.draft = c.opts.Pool.Get(c.grant(m, h, length-offset))
+			m.draft = c.opts.Pool.Get(c.nextBlockSize(m, h, length-offset))
 		}
 		p := m.draft.Bytes()
 		p = p[:min(len(p), length-offset)]
@@ -154,10 +154,10 @@ func (c *Conn) readFragment(m *message, h header) error {
 
 var errText = &CloseError{InvalidPayload, "text is not UTF-8"}
 
-// grant returns the size of the next block for the message: the number of bytes that have arrived,
-// but at least firstGrant and at most maxGrant. In the last fragment, it is at most rest, the
-// number of missing bytes.
-func (c *Conn) grant(m *message, h header, rest int) int {
+// nextBlockSize returns the size of the next block for the message: the number of bytes that have
+// arrived, but at least firstGrant and at most maxGrant. In the last fragment, it is at most rest,
+// the number of missing bytes.
+func (c *Conn) nextBlockSize(m *message, h header, rest int) int {
 	n := max(firstGrant, min(maxGrant, max(m.chain.Len(), c.r.Buffered())))
 	if h.fin {
 		n = min(n, rest)
@@ -238,8 +238,8 @@ func (c *Conn) readFull(p []byte) error {
 	return err
 }
 
-// control handles a control frame. It returns an error if the frame ends the connection.
-func (c *Conn) control(h header) error {
+// handleControl handles a control frame. It returns an error if the frame ends the connection.
+func (c *Conn) handleControl(h header) error {
 	var buf [maxControl]byte
 	p := buf[:h.length]
 	if err := c.readFull(p); err != nil {

@@ -21,7 +21,7 @@ func TestTagsAllocateNothing(t *testing.T) {
 			if err := sub.Next(&a); err != nil {
 				t.Fatal(err)
 			}
-			v.arrive(a.At)
+			v.measureGap(a.At)
 			found, _ := findMarker(a.Kind, a.Head)
 			v.checkSeq(found, &a)
 		}

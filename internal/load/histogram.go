@@ -22,12 +22,12 @@ const (
 func (h *histogram) add(d time.Duration) {
 	d = max(d, 0)
 	h.counts[histIndex(uint64(d/time.Microsecond))].Add(1)
-	h.raise(d)
+	h.raiseMax(d)
 }
 
-// raise sets h.max to d if d is greater. Unlike add, it does not count d. Use raise for an interval
-// that has not ended.
-func (h *histogram) raise(d time.Duration) {
+// raiseMax sets h.max to d if d is greater. Unlike add, it does not count d. Use raise for an
+// interval that has not ended.
+func (h *histogram) raiseMax(d time.Duration) {
 	for {
 		m := h.max.Load()
 		if int64(d) <= m || h.max.CompareAndSwap(m, int64(d)) {

@@ -25,7 +25,7 @@ func TestHistogramSpread(t *testing.T) {
 	for i := range 1000 {
 		h.add(time.Duration(i+1) * time.Millisecond)
 	}
-	h.raise(5 * time.Second)
+	h.raiseMax(5 * time.Second)
 	s := h.spread()
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < want/25 }
 	if s.Count != 1000 || !near(s.P50, 500*time.Millisecond) ||

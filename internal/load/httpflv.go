@@ -79,9 +79,9 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. It calls onContinue for each 100 Continue before
-// the final response. If the status is 300 or above, it returns a *RefusedError.
-func response(conn io.Reader, method string, onContinue func()) (*http.Response, error) {
+// readResponse reads the final response to a request. It calls onContinue for each 100 Continue
+// before the final response. If the status is 300 or above, it returns a *RefusedError.
+func readResponse(conn io.Reader, method string, onContinue func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
 		switch {
@@ -161,7 +161,7 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 // connection, so that WriteTag fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
-	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
+	_, p.refusal = readResponse(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
 	if p.refusal != nil {
 		p.conn.Close()
 	}
@@ -238,7 +238,7 @@ func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) 
 	if err != nil {
 		return nil, err
 	}
-	res, err := response(conn, http.MethodGet, func() {})
+	res, err := readResponse(conn, http.MethodGet, func() {})
 	if err != nil {
 		release()
 		return nil, err

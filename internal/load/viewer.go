@@ -53,7 +53,7 @@ func (v *viewer) watch(sub Subscription) error {
 		v.group.bytes.Add(int64(a.Size))
 		v.group.tags.Add(1)
 		if a.Waited {
-			v.arrive(a.At)
+			v.measureGap(a.At)
 		}
 		if m, ok := findMarker(a.Kind, a.Head); ok {
 			v.group.numbered.Store(true)
@@ -62,8 +62,8 @@ func (v *viewer) watch(sub Subscription) error {
 	}
 }
 
-// arrive measures the gap since the last arrival. Tags that arrive together are one arrival.
-func (v *viewer) arrive(at time.Time) {
+// measureGap measures the gap since the last arrival. Tags that arrive together are one arrival.
+func (v *viewer) measureGap(at time.Time) {
 	v.lastAt = at
 	if !v.load.measuring.Load() {
 		return
@@ -78,7 +78,7 @@ func (v *viewer) arrive(at time.Time) {
 // is longer than all earlier gaps, it becomes the maximum gap.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
-		v.group.gap.raise(time.Since(v.gapFrom))
+		v.group.gap.raiseMax(time.Since(v.gapFrom))
 	}
 }
 

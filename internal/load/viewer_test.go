@@ -85,7 +85,7 @@ func TestLatencyOfTagsThatCameTogether(t *testing.T) {
 	if err := sub.Next(&a); err != nil {
 		t.Fatal(err)
 	}
-	v.arrive(a.At)
+	v.measureGap(a.At)
 	v.load.measuring.Store(true)
 	found, ok := findMarker(a.Kind, a.Head)
 	if !ok {

@@ -26,11 +26,11 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
 	r.Skip = skip == "YES" || skip == "v2"
-	msn, blocking, err := number(q, "_HLS_msn", maxNumber)
+	msn, blocking, err := parseNumber(q, "_HLS_msn", maxNumber)
 	if err != nil {
 		return Reload{}, false, err
 	}
-	part, hasPart, err := number(q, "_HLS_part", 1<<30)
+	part, hasPart, err := parseNumber(q, "_HLS_part", 1<<30)
 	if err != nil {
 		return Reload{}, false, err
 	}
@@ -44,8 +44,8 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses the decimal integer in a query parameter, but returns at most limit.
-func number(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
+// parseNumber parses the decimal integer in a query parameter, but returns at most limit.
+func parseNumber(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[name]
 	if len(values) == 0 {
 		return 0, false, nil

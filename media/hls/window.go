@@ -110,7 +110,7 @@ func (c *Config) check() error {
 		}
 		if s.MSN != msn+uint64(i) || s.MSN >= c.FirstMSN || s.Number != number ||
 			number > maxNumber ||
-			s.Discontinuity && number == 0 || s.Duration < 0 || round(s.Duration) > c.limit() {
+			s.Discontinuity && number == 0 || s.Duration < 0 || roundMillis(s.Duration) > c.limit() {
 			return &ConfigError{"Past", s, "segments within Target, one after the other up to FirstMSN"}
 		}
 	}
@@ -269,9 +269,9 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round returns d in milliseconds. Round the start and the end of a part, not its duration. The
-// parts then add up to their segment.
-func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
+// roundMillis returns d in milliseconds. Round the start and the end of a part, not its duration.
+// The parts then add up to their segment.
+func roundMillis(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment for the fragments that follow, and takes ownership of body. If there
 // are fragments already, the open segment ends, and the next one begins with a DISCONTINUITY and a
@@ -361,14 +361,14 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 	w.clock += d
 	whole := d > w.config.Part
 	s := w.open
-	if !s.empty() && (whole != s.whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
+	if !s.empty() && (whole != s.whole || f.Key && w.endsAtKey() || roundMillis(s.duration+d) > w.limit) {
 		w.closeSegment()
 		s, changed = w.open, true
 	}
 	if s.empty() {
 		w.initOpen(f)
 		s.whole = whole
-	} else if round(s.duration+d)-s.partStart > w.part {
+	} else if roundMillis(s.duration+d)-s.partStart > w.part {
 		changed = w.closePart() || changed
 	}
 	if f.Key {
@@ -378,12 +378,12 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 	w.charge(int64(max(body.Len(), fragmentCost)))
 	s.body.Merge(body)
 
-	duration, extended := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
+	duration, extended := roundMillis(s.duration)-s.partStart, roundMillis(s.duration+d)-s.partStart
 	if duration == w.part || extended > w.part && (100*duration >= 85*w.part || s.independent) ||
 		w.endsEarly(duration, extended) {
 		changed = w.closePart() || changed
 	}
-	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit ||
+	if f.KeyNext && w.endsAtKey() || roundMillis(s.duration+d) > w.limit ||
 		2*s.cost >= w.config.MaxBytes {
 		w.closeSegment()
 		changed = true
@@ -409,7 +409,7 @@ func (w *Window) endsEarly(duration, extended int64) bool {
 func (w *Window) endsAtKey() bool {
 	s := w.open
 	group := s.duration - s.lastKey
-	return s.duration >= w.config.Segment || !s.key || round(s.duration+group) > w.limit
+	return s.duration >= w.config.Segment || !s.key || roundMillis(s.duration+group) > w.limit
 }
 
 func (w *Window) initOpen(f Fragment) {
@@ -438,7 +438,7 @@ func (w *Window) closePart() bool {
 	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
 		return false
 	}
-	end := round(s.duration)
+	end := roundMillis(s.duration)
 	s.parts = append(s.parts, part{s.body.Len(), end - s.partStart, s.independent})
 	s.partStart, s.independent = end, false
 	w.charge(partCost)
@@ -511,7 +511,7 @@ func (w *Window) listedFor() (total int64) {
 
 func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 
-func (s *segment) extinf() int64 { return round(s.duration) }
+func (s *segment) extinf() int64 { return roundMillis(s.duration) }
 
 // trim drops segments and init segments that are no longer needed, or exceed MaxBytes. It reports
 // whether it has dropped a segment of the playlist.

@@ -138,8 +138,8 @@ func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64
 		c.advance(p, p.held[0], 0, length)
 		p.sole = true
 		return dst
-	case c.fits(p, n-1, length):
-		return c.settle(dst, p, c.fitting(p, length), length)
+	case c.isExpected(p, n-1, length):
+		return c.settle(dst, p, c.firstExpected(p, length), length)
 	}
 	count := p.consecutive()
 	if n < maxHeld && !c.confirmed(p, count, length) {
@@ -164,14 +164,15 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	case count > 1 && (full || p.sole):
 		return c.settle(dst, p, n-count, length)
 	default:
-		return c.settle(dst, p, c.fitting(p, length), length)
+		return c.settle(dst, p, c.firstExpected(p, length), length)
 	}
 }
 
-// fitting returns the index in p.held from which all timestamps are close to the expected ones.
-func (c *clock) fitting(p *pace, length int64) int {
+// firstExpected returns the index in p.held from which all timestamps are close to the expected
+// ones.
+func (c *clock) firstExpected(p *pace, length int64) int {
 	head := len(p.held)
-	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
+	for head > 0 && !(p.sole && head == 1) && c.isExpected(p, head-1, length) {
 		head--
 	}
 	return head
@@ -210,13 +211,13 @@ func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	return latest + maxAhead
 }
 
-// fits reports whether the timestamp of p.held[i] is close to the expected timestamp. If the other
-// track is already in a later round, a timestamp of that round fits, too.
+// isExpected reports whether the timestamp of p.held[i] is close to the expected timestamp. If the
+// other track is already in a later round, a timestamp of that round fits, too.
 //
 // After a pause, the timestamp of a video frame may be ahead by the duration of the pause. For
 // audio, this is not allowed: audio often arrives in bursts, so a long time between two arrivals
 // need not be a pause.
-func (c *clock) fits(p *pace, i int, length int64) bool {
+func (c *clock) isExpected(p *pace, i int, length int64) bool {
 	f := p.held[i]
 	own, late := p.continued(f.ts), p.step+int64(i)*length
 	if p == &c.video {

@@ -101,7 +101,7 @@ func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	f.NewInit = !conf[0].equal(m.sent[0]) || !conf[1].equal(m.sent[1])
 	m.sent = conf
 	for videos+sounds > 0 {
-		v, s := m.piece(videos, sounds)
+		v, s := m.nextFragmentSize(videos, sounds)
 		m.buildHead(v, s)
 		m.parts = append(m.parts, m.describe(v, s))
 		dst.AppendCopy(m.head.b)
@@ -131,10 +131,10 @@ func (t *track) run(n int) run {
 		end: toTime(last.at+int64(last.duration), scale)}
 }
 
-// piece returns the numbers of video and audio samples for the next fragment. The arguments are the
-// numbers of samples that are still to be sent. A fragment has at most one video frame, with its
-// audio, so that HLS can make parts of a steady length.
-func (m *Muxer) piece(videos, sounds int) (v, s int) {
+// nextFragmentSize returns the numbers of video and audio samples for the next fragment. The
+// arguments are the numbers of samples that are still to be sent. A fragment has at most one video
+// frame, with its audio, so that HLS can make parts of a steady length.
+func (m *Muxer) nextFragmentSize(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
 		return 0, min(sounds, audioFrames)
@@ -212,7 +212,7 @@ func (m *Muxer) buildHead(videos, sounds int) {
 }
 
 // run appends the traf box for n complete samples. The caller must patch the data offset at pos.
-func (w *boxes) run(tr *track, n int, flags uint32) (pos int) {
+func (w *boxBuffer) run(tr *track, n int, flags uint32) (pos int) {
 	traf := w.open("traf")
 	tfhd := w.openFull("tfhd", 0, baseIsMoof)
 	w.u32(tr.id)

@@ -16,7 +16,7 @@ func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
 	}
-	w := &boxes{b: make([]byte, 0, 1<<10)}
+	w := &boxBuffer{b: make([]byte, 0, 1<<10)}
 	ftyp := w.open("ftyp")
 	w.text("iso6")
 	w.u32(0)
@@ -42,7 +42,7 @@ func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	return nil
 }
 
-func (w *boxes) movieHeader() {
+func (w *boxBuffer) movieHeader() {
 	at := w.openFull("mvhd", 0, 0)
 	w.zeros(8)     // created, modified
 	w.u32(1000)    // scale
@@ -56,7 +56,7 @@ func (w *boxes) movieHeader() {
 	w.close(at)
 }
 
-func (w *boxes) track(id uint32, c *config) {
+func (w *boxBuffer) track(id uint32, c *config) {
 	trak := w.open("trak")
 	w.trackHeader(id, c)
 	mdia := w.open("mdia")
@@ -85,7 +85,7 @@ func (w *boxes) track(id uint32, c *config) {
 	w.close(trak)
 }
 
-func (w *boxes) trackHeader(id uint32, c *config) {
+func (w *boxBuffer) trackHeader(id uint32, c *config) {
 	at := w.openFull("tkhd", 0, 3) // flags: enabled, in the movie
 	w.zeros(8)                     // created, modified
 	w.u32(id)
@@ -113,7 +113,7 @@ func (c *config) shownWidth() uint32 {
 	return uint32(min(width, 1<<32-1))
 }
 
-func (w *boxes) handler(c *config) {
+func (w *boxBuffer) handler(c *config) {
 	at := w.openFull("hdlr", 0, 0)
 	w.u32(0)
 	if c.width > 0 {
@@ -126,7 +126,7 @@ func (w *boxes) handler(c *config) {
 }
 
 // dataInformation appends boxes that say that the samples are in this file.
-func (w *boxes) dataInformation() {
+func (w *boxBuffer) dataInformation() {
 	dinf := w.open("dinf")
 	dref := w.openFull("dref", 0, 0)
 	w.u32(1)
@@ -138,7 +138,7 @@ func (w *boxes) dataInformation() {
 
 // sampleTable appends a sample description for the codec. The table has no samples, because the
 // samples are in the fragments.
-func (w *boxes) sampleTable(c *config) {
+func (w *boxBuffer) sampleTable(c *config) {
 	stbl := w.open("stbl")
 	stsd := w.openFull("stsd", 0, 0)
 	w.u32(1)
@@ -162,7 +162,7 @@ func (w *boxes) sampleTable(c *config) {
 	w.close(stbl)
 }
 
-func (w *boxes) visual(record string, c *config) {
+func (w *boxBuffer) visual(record string, c *config) {
 	at := w.open(c.entry)
 	w.zeros(6)
 	w.u16(1) // data reference
@@ -188,7 +188,7 @@ func (w *boxes) visual(record string, c *config) {
 	w.close(at)
 }
 
-func (w *boxes) sound(c *config) {
+func (w *boxBuffer) sound(c *config) {
 	at := w.open("mp4a")
 	w.zeros(6)
 	w.u16(1) // data reference
@@ -208,7 +208,7 @@ func (w *boxes) sound(c *config) {
 }
 
 // elementaryStream appends the descriptors of ISO/IEC 14496-1 for an AudioSpecificConfig.
-func (w *boxes) elementaryStream(record []byte) {
+func (w *boxBuffer) elementaryStream(record []byte) {
 	n := len(record)
 	w.descriptor(3, 3+(5+13)+(5+n)+(5+1)) // ES descriptor: 3 bytes and three descriptors
 	w.u16(0)                              // id
@@ -226,7 +226,7 @@ func (w *boxes) elementaryStream(record []byte) {
 // descriptor appends the header of a descriptor with n bytes of content: the tag and the size. The
 // size takes four bytes. Each byte has seven bits of the size, and a flag that is set if another
 // byte follows.
-func (w *boxes) descriptor(tag uint8, n int) {
+func (w *boxBuffer) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)
 	w.u8(uint8(n>>14) | 0x80)
@@ -234,7 +234,7 @@ func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(uint8(n) & 0x7f)
 }
 
-func (w *boxes) trackDefaults(id uint32, c *config) {
+func (w *boxBuffer) trackDefaults(id uint32, c *config) {
 	at := w.openFull("trex", 0, 0)
 	w.u32(id)
 	w.u32(1) // description

@@ -131,7 +131,7 @@ type Muxer struct {
 
 	sent     [2]*config // configs of video and audio in the last fragment
 	sequence uint32
-	head     boxes          // memory for the headers of a fragment
+	head     boxBuffer      // memory for the headers of a fragment
 	parts    []FragmentInfo // see Parts
 
 	leftOut int64    // see LeftOut
@@ -238,10 +238,10 @@ func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 // settle sets the decoding times of all held samples. It passes full to clock.flush.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
-		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
+		m.setTimes(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
 	}
 	if m.audio.conf != nil {
-		m.place(&m.audio, m.clock.flush(m.times[:0], &m.clock.audio, m.audio.length(), full))
+		m.setTimes(&m.audio, m.clock.flush(m.times[:0], &m.clock.audio, m.audio.length(), full))
 	}
 }
 
@@ -316,8 +316,8 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	f := m.makeRoom(dst, data.Len())
 	slow := m.clock.video.slow > 0
 	m.needKey = false // the fragment f ends before a keyframe
-	m.hold(tr, &m.clock.video, t, data)
-	if f.Samples == 0 && len(tr.done) > 0 && m.ready() {
+	m.addSample(tr, &m.clock.video, t, data)
+	if f.Samples == 0 && len(tr.done) > 0 && m.isReady() {
 		m.closeAudio()
 		f = m.emit(dst, false)
 	}
@@ -355,22 +355,22 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		return Fragment{}, err
 	}
 	f := m.makeRoom(dst, data.Len())
-	m.hold(tr, &m.clock.audio, t, data)
+	m.addSample(tr, &m.clock.audio, t, data)
 	few := 1
 	if m.videoConfig() == nil {
 		few = audioFrames
 	}
-	if f.Samples == 0 && m.ready() && (len(m.video.done) > 0 || m.audioIsAlone() &&
+	if f.Samples == 0 && m.isReady() && (len(m.video.done) > 0 || m.audioIsAlone() &&
 		len(tr.done) >= few) {
 		f = m.emit(dst, false)
 	}
 	return f, nil
 }
 
-// hold adds a sample to the track tr, and takes ownership of data. Usually the sample gets its
+// addSample adds a sample to the track tr, and takes ownership of data. Usually the sample gets its
 // decoding time at once. If later frames must first confirm its timestamp, the sample waits. If the
-// new sample confirms the timestamps of waiting samples, hold sets their decoding times, too.
-func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
+// new sample confirms the timestamps of waiting samples, addSample sets their decoding times, too.
+func (m *Muxer) addSample(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
 		wall = m.wall().UnixMilli()
@@ -378,12 +378,12 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	tr.held = append(tr.held, sample{size: uint32(data.Len()), shift: t.CompositionTime,
 		key: t.Key || tr == &m.audio})
 	tr.heldData.Merge(data)
-	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
+	m.setTimes(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place sets the decoding times of the first len(times) samples in tr.held, and removes these
+// setTimes sets the decoding times of the first len(times) samples in tr.held, and removes these
 // samples from tr.held. times[i] is the time of sample i in the stream, in ms.
-func (m *Muxer) place(tr *track, times []int64) {
+func (m *Muxer) setTimes(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {
 		s := tr.held[i]
@@ -416,8 +416,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether all announced sequence headers have arrived, or trackWait is over.
-func (m *Muxer) ready() bool {
+// isReady reports whether all announced sequence headers have arrived, or trackWait is over.
+func (m *Muxer) isReady() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
 	}

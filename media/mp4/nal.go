@@ -23,7 +23,7 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
 	// length is the length of the current unit. It is read byte by byte, and have is the number of
 	// its bytes that have been read. rest is the number of bytes of the unit that remain.
-	length, have, rest := 0, 0, 0
+	length, lengthBytes, rest := 0, 0, 0
 	first := false // the next byte is the first byte of a unit
 	for p := range data.All() {
 		for len(p) > 0 {
@@ -36,9 +36,9 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 				p, at, rest = p[n:], at+n, rest-n
 				continue
 			}
-			length, have = length<<8|int(p[0]), have+1
+			length, lengthBytes = length<<8|int(p[0]), lengthBytes+1
 			p, at = p[1:], at+1
-			if have < s.size {
+			if lengthBytes < s.size {
 				continue
 			}
 			switch {
@@ -48,14 +48,14 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 				return false
 			}
 			rest, first = length, true
-			length, have = 0, 0
+			length, lengthBytes = 0, 0
 		}
 	}
-	if have > 0 && length == 0 { // padding
-		s.addEmpty(at-have, at)
-		have = 0
+	if lengthBytes > 0 && length == 0 { // padding
+		s.addEmpty(at-lengthBytes, at)
+		lengthBytes = 0
 	}
-	return have == 0
+	return lengthBytes == 0
 }
 
 func (s *unitScanner) addEmpty(from, to int) {

@@ -105,10 +105,10 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit reduces the maximum sizes for a client that does not publish. Each message may have at most
-// n bytes. All unfinished messages together may have at most n bytes, too; if they already have
-// more, limit returns an error.
-func (d *Decoder) limit(n int) error {
+// setLimit reduces the maximum sizes for a client that does not publish. Each message may have at
+// most n bytes. All unfinished messages together may have at most n bytes, too; if they already
+// have more, setLimit returns an error.
+func (d *Decoder) setLimit(n int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = n, n, maxCommandStreams
 	return d.checkUnfinished(d.unfinished)
 }

@@ -66,7 +66,7 @@ type ServerConn struct {
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
 		maxMessage: min(maxMessage, maxBody), window: windowSize}
-	_ = c.dec.limit(maxCommand) // cannot fail before the first byte
+	_ = c.dec.setLimit(maxCommand) // cannot fail before the first byte
 	c.dec.progress = c.acknowledge
 	// Copy all payloads until Start, so that a client without a stream cannot keep blocks in use
 	// with parts of unfinished messages.
@@ -134,7 +134,7 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 	want := c.request
 	if !want.Publish { // keep only the fields that a playing client needs
 		c.connect, c.request = nil, &Request{Path: strings.Clone(want.Path)}
-		if err := c.dec.limit(maxPlayer); err != nil {
+		if err := c.dec.setLimit(maxPlayer); err != nil {
 			return want, err
 		}
 	}

@@ -109,7 +109,7 @@ func (st *stream) endPart() {
 	p := st.part
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	p.name = st.hinted()
+	p.name = st.hintedPart()
 	st.made++
 	st.files[p.name] = st.buf
 	st.open.parts = append(st.open.parts, p)
@@ -146,7 +146,7 @@ func (st *stream) endSegment() {
 func (st *stream) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	st.mu.Lock()
 	body, ok := st.files[name]
-	for !ok && !st.closed && name == st.hinted() { // the part in EXT-X-PRELOAD-HINT
+	for !ok && !st.closed && name == st.hintedPart() { // the part in EXT-X-PRELOAD-HINT
 		st.cond.Wait()
 		body, ok = st.files[name]
 	}
@@ -158,8 +158,8 @@ func (st *stream) serveFile(w http.ResponseWriter, r *http.Request, name string)
 	send(w, mediaType, mediaCache, body)
 }
 
-// hinted returns the name of the part that is being made. The caller must hold st.mu.
-func (st *stream) hinted() string { return "part" + strconv.FormatUint(st.made, 10) + ".mp4" }
+// hintedPart returns the name of the part that is being made. The caller must hold st.mu.
+func (st *stream) hintedPart() string { return "part" + strconv.FormatUint(st.made, 10) + ".mp4" }
 
 func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
 	msn, part, blocking, err := parseBlocking(r.URL.Query())
@@ -202,17 +202,17 @@ func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []
 		if blocking && (msn > st.msn+maxAhead || msn+uint64(len(st.segments)) < st.msn) {
 			return nil, http.StatusBadRequest
 		}
-		if len(st.segments) > 0 && (!blocking || st.has(msn, part)) {
+		if len(st.segments) > 0 && (!blocking || st.hasPart(msn, part)) {
 			return st.render(delta), http.StatusOK
 		}
 		st.cond.Wait()
 	}
 }
 
-// has reports whether a part is available. The parameters are the number of the segment, and the
-// index of the part in the segment. An index beyond the last part of a complete segment means the
-// first part of the next segment. The caller must hold st.mu.
-func (st *stream) has(msn, part uint64) bool {
+// hasPart reports whether a part is available. The parameters are the number of the segment, and
+// the index of the part in the segment. An index beyond the last part of a complete segment means
+// the first part of the next segment. The caller must hold st.mu.
+func (st *stream) hasPart(msn, part uint64) bool {
 	for _, seg := range st.segments {
 		if msn == seg.msn && part >= uint64(len(seg.parts)) {
 			msn, part = msn+1, 0
@@ -265,7 +265,7 @@ func (st *stream) render(delta bool) []byte {
 		b = appendParts(b, st.open)
 	}
 	b = append(b, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\""...)
-	b = append(b, st.hinted()...)
+	b = append(b, st.hintedPart()...)
 	return append(b, "\"\n"...)
 }
 

@@ -27,12 +27,12 @@ func (c *Checker) Media(text string) []Problem {
 		m.checkSkip(r)
 		if !m.fill(prev) {
 			m.Sequence += uint64(m.Skipped)
-			m.number()
+			m.numberSegments()
 			r.add("skip-unknown", m.skipLine, "segments from %d, %d of them", m.Sequence, m.Skipped)
 			return r.problems
 		}
 	}
-	m.number()
+	m.numberSegments()
 	m.check(r)
 	if prev != nil {
 		compareHead(prev, m, r)
@@ -57,10 +57,10 @@ func (m *Media) checkSkip(r *report) {
 // fill adds the segments that the delta update m skips. It takes them from prev, the playlist
 // before m, and returns false if prev does not have them.
 func (m *Media) fill(prev *Media) bool {
-	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
+	if prev == nil || m.Sequence < prev.firstNumber() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
 	}
-	from := m.Sequence - prev.first()
+	from := m.Sequence - prev.firstNumber()
 	skipped := slices.Clone(prev.Segments[from : from+uint64(m.Skipped)])
 	for i := range skipped {
 		skipped[i].Parts = nil
@@ -89,7 +89,7 @@ func compareHead(prev, m *Media, r *report) {
 }
 
 func compareSegments(prev, m *Media, r *report) {
-	for msn := max(prev.first(), m.first()); msn <= min(prev.Open.MSN, m.Open.MSN); msn++ {
+	for msn := max(prev.firstNumber(), m.firstNumber()); msn <= min(prev.Open.MSN, m.Open.MSN); msn++ {
 		p, s := prev.Segment(msn), m.Segment(msn)
 		if p.URI != "" && s.URI != "" {
 			if s.URI != p.URI || s.Duration != p.Duration || s.Gap != p.Gap {
@@ -106,7 +106,7 @@ func compareSegments(prev, m *Media, r *report) {
 		// and a discontinuity at its end may have been for the previous segment.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
-			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
+			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.firstNumber() {
 				r.add("segment-changed", s.Line,
 					"%d had date %v, map %s, discontinuity %v and has %v, %s, %v", msn,
 					p.Date, p.Map, p.Break, s.Date, s.Map, s.Break)

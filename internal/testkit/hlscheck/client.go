@@ -225,9 +225,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 // start chooses where to begin: at the last independent part that is PART-HOLD-BACK before the end,
 // or else at the first independent part, or else at the oldest segment.
 func (f *follower) start(m *Media) {
-	f.msn = m.first()
+	f.msn = m.firstNumber()
 	var toEnd time.Duration
-	for msn := m.Open.MSN; msn+1 > m.first() && !f.FromStart; msn-- {
+	for msn := m.Open.MSN; msn+1 > m.firstNumber() && !f.FromStart; msn-- {
 		s := m.Segment(msn)
 		for k := len(s.Parts) - 1; k >= 0; k-- {
 			toEnd += s.Parts[k].Duration
@@ -249,11 +249,11 @@ func (f *follower) consume(ctx context.Context, m *Media) error {
 	for {
 		s := m.Segment(f.msn)
 		if s == nil {
-			if f.msn >= m.first() {
+			if f.msn >= m.firstNumber() {
 				return nil
 			}
-			f.stats.Missed += int(m.first() - f.msn)
-			f.nextSegment(m.first())
+			f.stats.Missed += int(m.firstNumber() - f.msn)
+			f.nextSegment(m.firstNumber())
 			continue
 		}
 		open := s.URI == ""

@@ -52,16 +52,16 @@ type Part struct {
 // Next returns the media sequence number and the index of the next part.
 func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Parts) }
 
-// first returns the media sequence number of m.Segments[0].
-func (m *Media) first() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
+// firstNumber returns the media sequence number of m.Segments[0].
+func (m *Media) firstNumber() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
 
 // Segment returns the complete or open segment with the media sequence number msn, or nil.
 func (m *Media) Segment(msn uint64) *Segment {
 	switch {
 	case msn == m.Open.MSN:
 		return &m.Open
-	case msn >= m.first() && msn < m.Open.MSN:
-		return &m.Segments[msn-m.first()]
+	case msn >= m.firstNumber() && msn < m.Open.MSN:
+		return &m.Segments[msn-m.firstNumber()]
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
 // toEnd returns the time from the start of segment msn to the end of the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
-	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
+	return segmentsDuration(m.Segments[msn-m.firstNumber():]) + partsDuration(m.Open.Parts)
 }
 
 func segmentsDuration(segments []Segment) (d time.Duration) {
@@ -124,8 +124,9 @@ func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number assigns sequence numbers. A segment without a Map gets the Map of the segment before it.
-func (m *Media) number() {
+// numberSegments assigns sequence numbers. A segment without a Map gets the Map of the segment
+// before it.
+func (m *Media) numberSegments() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
 		n.MSN, n.Discontinuity = s.MSN+1, s.Discontinuity

@@ -11,8 +11,8 @@ type box struct {
 	body []byte
 }
 
-// boxes splits data into boxes. It returns an error if data does not end with a complete box.
-func boxes(data []byte) ([]box, error) {
+// splitBoxes splits data into boxes. It returns an error if data does not end with a complete box.
+func splitBoxes(data []byte) ([]box, error) {
 	var bs []box
 	for len(data) > 0 {
 		head := uint64(8)
@@ -35,7 +35,7 @@ func boxes(data []byte) ([]box, error) {
 // find returns the bodies of all boxes at a path such as moof/traf/tfdt.
 func find(data []byte, path string) (found [][]byte) {
 	typ, rest, deeper := strings.Cut(path, "/")
-	bs, _ := boxes(data)
+	bs, _ := splitBoxes(data)
 	for _, b := range bs {
 		switch {
 		case b.typ != typ:
@@ -49,7 +49,7 @@ func find(data []byte, path string) (found [][]byte) {
 }
 
 func checkInit(data []byte) error {
-	bs, err := boxes(data)
+	bs, err := splitBoxes(data)
 	switch {
 	case err != nil:
 		return err
@@ -68,7 +68,7 @@ type timeline map[uint32]uint64
 
 // check checks the boxes of a segment or part. The decode times of each track must increase.
 func (t timeline) check(data []byte) (rule string, err error) {
-	bs, err := boxes(data)
+	bs, err := splitBoxes(data)
 	if err != nil {
 		return "media-boxes", err
 	}

@@ -69,7 +69,7 @@ func SharedCluster(t testing.TB) *Cluster {
 		shared.cluster = c
 	}
 	for _, s := range shared.cluster.nodes {
-		s.show(t)
+		s.logOnFailure(t)
 	}
 	return shared.cluster
 }
@@ -112,10 +112,10 @@ func (c *Cluster) form(t testing.TB, masters int) {
 
 // A view is one node's description of the cluster: the ranges of hash slots, each with its master
 // and its replicas.
-type view []owned
+type view []slotRange
 
-// owned is a range of slots (inclusive), with the ids of its master and live replicas.
-type owned struct {
+// slotRange is a range of slots (inclusive), with the ids of its master and live replicas.
+type slotRange struct {
 	first, last int
 	master      string
 	replicas    []string
@@ -142,7 +142,7 @@ func (s *Server) view(ctx context.Context) (v view, err error) {
 	}
 	reply, err := s.do(ctx, "CLUSTER", "SHARDS")
 	for _, shard := range list(reply) {
-		var o owned
+		var o slotRange
 		parts := dict(shard)
 		for _, n := range list(parts["nodes"]) {
 			node := dict(n)
@@ -160,7 +160,7 @@ func (s *Server) view(ctx context.Context) (v view, err error) {
 			v = append(v, o)
 		}
 	}
-	slices.SortFunc(v, func(a, b owned) int { return a.first - b.first })
+	slices.SortFunc(v, func(a, b slotRange) int { return a.first - b.first })
 	return v, err
 }
 
@@ -229,7 +229,7 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 }
 
 // replicated returns the first range of slots of a master, which must have slots and a replica.
-func (c *Cluster) replicated(t testing.TB, master *Server) owned {
+func (c *Cluster) replicated(t testing.TB, master *Server) slotRange {
 	t.Helper()
 	for _, r := range c.view(t) {
 		if r.master == master.id && len(r.replicas) > 0 {
@@ -237,7 +237,7 @@ func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 		}
 	}
 	t.Fatalf("redistest: %s is no master with slots and a replica", master)
-	return owned{}
+	return slotRange{}
 }
 
 // Kill kills a master, as a power cut would. It waits about two seconds, until all nodes know the

@@ -58,7 +58,7 @@ func start(t testing.TB, c config) *Server {
 	t.Helper()
 	s := newServer(t, nettest.PlainDir(t), c)
 	t.Cleanup(func() { s.out.Close() })
-	s.show(t)
+	s.logOnFailure(t)
 	t.Cleanup(s.stop)
 	return s
 }
@@ -266,8 +266,8 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show makes a failing test log the output that the server writes after this call.
-func (s *Server) show(t testing.TB) {
+// logOnFailure makes a failing test log the output that the server writes after this call.
+func (s *Server) logOnFailure(t testing.TB) {
 	offset := s.written()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -302,7 +302,7 @@ func Shared(t testing.TB) *Server {
 		defer os.RemoveAll(dir) // the server has read its configuration and writes no files
 		shared.server = newServer(t, dir, config{})
 	}
-	shared.server.show(t)
+	shared.server.logOnFailure(t)
 	return shared.server
 }
 

@@ -115,7 +115,7 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	if !slices.Contains(causes[client], key.Cause) {
 		key.Cause = refuse.Other
 	}
-	level, muted := f.count(key, time.Now())
+	level, muted := f.countRefusal(key, time.Now())
 	if refused := refuse.Of(err); refused != nil && refused.Status != 0 {
 		attrs = append(attrs, "status", refused.Status)
 	}
@@ -130,13 +130,13 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count increments the counter of a refusal, and returns the level at which to log the refusal.
-// Usually the level is Warn. It is Debug for a routine refusal, and after refusalLines warnings
-// about the same kind of client in one refusalPeriod.
+// countRefusal increments the counter of a refusal, and returns the level at which to log the
+// refusal. Usually the level is Warn. It is Debug for a routine refusal, and after refusalLines
+// warnings about the same kind of client in one refusalPeriod.
 //
-// With the level Warn, count also returns the number of refusals above this limit since the
+// With the level Warn, countRefusal also returns the number of refusals above this limit since the
 // previous warning about this kind of client.
-func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted int) {
+func (f *Refusals) countRefusal(key Refused, now time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts[key]++

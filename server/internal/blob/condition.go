@@ -21,23 +21,23 @@ func ConditionOf(h http.Header) Condition {
 	return func(tag string) bool {
 		// If-Match uses the strong comparison, because a client may change a value only if it has
 		// received exactly the bytes of that value.
-		if len(match) > 0 && !matches(strings.Join(match, ","), tag, false) {
+		if len(match) > 0 && !listMatches(strings.Join(match, ","), tag, false) {
 			return false
 		}
-		return len(noneMatch) == 0 || !matches(strings.Join(noneMatch, ","), tag, true)
+		return len(noneMatch) == 0 || !listMatches(strings.Join(noneMatch, ","), tag, true)
 	}
 }
 
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether list contains tag. The argument list is the value of the header If-Match
-// or If-None-Match. The argument tag is the strong entity tag of a blob, or "" if the blob does not
-// exist.
+// listMatches reports whether list contains tag. The argument list is the value of the header
+// If-Match or If-None-Match. The argument tag is the strong entity tag of a blob, or "" if the blob
+// does not exist.
 //
 //   - The list "*" contains every tag except "".
 //   - If allowWeak is set, a weak tag such as W/"1" in the list matches the strong tag "1".
 //     Otherwise weak tags in the list are ignored.
-func matches(list, tag string, allowWeak bool) bool {
+func listMatches(list, tag string, allowWeak bool) bool {
 	if tag == "" {
 		return false
 	}

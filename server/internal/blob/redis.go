@@ -134,7 +134,7 @@ func (s *Redis) lookup(ctx context.Context, hashKey string) (version, error) {
 	case err == redis.Nil:
 		return version{}, ErrNotFound
 	case err != nil:
-		return version{}, s.failed(err)
+		return version{}, s.storeError(err)
 	}
 	if len(reply) != 3 {
 		return version{}, fmt.Errorf("a reply of %d elements", len(reply))
@@ -287,7 +287,7 @@ func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64
 		err = s.values.SetChain(ctx, key, &b.chain, expire)
 	}
 	if err != nil {
-		return 0, s.failed(err)
+		return 0, s.storeError(err)
 	}
 	return b.size, nil
 }
@@ -397,15 +397,15 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
 	if err != nil && !errors.Is(err, ErrUnsure) {
-		err = s.failed(err)
+		err = s.storeError(err)
 	}
 	return answer, err
 }
 
-// failed converts a Redis error to an error that the methods of a Store return, such as ErrFull or
-// ErrUnavailable. These two errors mean that the call to Redis has changed nothing. The caller must
-// not use failed if the call may have changed a blob.
-func (s *Redis) failed(err error) error {
+// storeError converts a Redis error to an error that the methods of a Store return, such as ErrFull
+// or ErrUnavailable. These two errors mean that the call to Redis has changed nothing. The caller
+// must not use failed if the call may have changed a blob.
+func (s *Redis) storeError(err error) error {
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "OOM"):

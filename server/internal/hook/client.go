@@ -115,7 +115,7 @@ func (c *Client) prepare(q *Request) error {
 // End queues an end event for q, a request that the hook has allowed. The event contains the reason
 // why publishing or recording has ended, and the number of bytes that were transferred. End never
 // blocks.
-func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
+func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.endEvent(reason, bytes)) }
 
 // Close queues an end event for each [Play] that has not ended, and delivers all queued end events.
 // Ask and Play must not be called afterwards.

@@ -119,7 +119,7 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 	if p.allowed && !p.ended {
 		p.ended = true
-		t.ends.add(p.q.ended(reason, p.served.Load()))
+		t.ends.add(p.q.endEvent(reason, p.served.Load()))
 	}
 }
 

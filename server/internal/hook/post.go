@@ -80,7 +80,7 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 		p.attempts.Add(1)
 		p.spent.Add(int64(time.Since(began)))
 		if err != nil {
-			err = &failure{p.plain(ctx, err), true}
+			err = &failure{p.withoutURL(ctx, err), true}
 		}
 	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
@@ -98,9 +98,9 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain removes the hook's URL from err, because the URL may contain secrets. If the deadline of
-// ctx has passed, plain returns an error that names the flag --hook-timeout.
-func (p *poster) plain(ctx context.Context, err error) error {
+// withoutURL removes the hook's URL from err, because the URL may contain secrets. If the deadline
+// of ctx has passed, withoutURL returns an error that names the flag --hook-timeout.
+func (p *poster) withoutURL(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)
 	}

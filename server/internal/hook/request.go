@@ -84,9 +84,9 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended creates the end event for the request q. The argument bytes is the number of bytes that
+// endEvent creates the end event for the request q. The argument bytes is the number of bytes that
 // were transferred. The end event does not contain the client's credentials.
-func (q *Request) ended(reason string, bytes int64) Request {
+func (q *Request) endEvent(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
 	e.Event, e.Time = q.Event.end(), time.Now().UTC()
@@ -175,14 +175,14 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	case got.Allow == nil:
 		return a, errors.New(`its answer has no "allow"`)
 	case !*got.Allow:
-		a, err = a.limited(event, got)
+		a, err = a.withLimits(event, got)
 		if err == nil {
 			err = refuse.New(http.StatusForbidden, "%s", refusalReason(got.Reason)).For(refuse.Hook)
 		}
 		return a, err
 	}
 	a.Name = got.Name
-	return a.limited(event, got)
+	return a.withLimits(event, got)
 }
 
 // decodeAnswer parses the JSON of an answer. It returns an error for an unknown field, because a
@@ -200,9 +200,10 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited adds the limits in got, the hook's response, to an Answer, and returns the new Answer. If
-// a limit is invalid, or is not allowed in a response to this event, limited returns an error.
-func (a Answer) limited(event Event, got answerBody) (Answer, error) {
+// withLimits adds the limits in got, the hook's response, to an Answer, and returns the new Answer.
+// If a limit is invalid, or is not allowed in a response to this event, withLimits returns an
+// error.
+func (a Answer) withLimits(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string
 		given bool

@@ -111,7 +111,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 		return refuse.New(http.StatusServiceUnavailable,
 			"the node that has the stream %q does not answer", name).After(retryAfter)
 	}
-	return h.cfg.absent(name)
+	return h.cfg.absentError(name)
 }
 
 // newViewer adds a viewer to s. The caller must hold Hub.mu, and must later call Viewer.exit.

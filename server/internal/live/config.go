@@ -114,8 +114,8 @@ func errAbsent(name string) error {
 	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
-// absent returns the error for a viewer that has waited for the stream in vain.
-func (c *Config) absent(name string) error {
+// absentError returns the error for a viewer that has waited for the stream in vain.
+func (c *Config) absentError(name string) error {
 	if c.Cluster != nil && !c.Cluster.Reachable() {
 		return refuse.New(http.StatusServiceUnavailable,
 			"it cannot be found out at present where the stream is").After(retryAfter)

@@ -17,7 +17,7 @@ func (h *Hub) Close() {
 	h.stop(refuse.ErrShutdown)
 	for _, s := range h.streams {
 		if s.pause != nil {
-			registrar{h}.end(s)
+			registrar{h}.endStream(s)
 		}
 	}
 	h.admitted.Close()

@@ -202,7 +202,7 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 		if next != nil && next.lease == s.lease {
 			s.lease = nil // next keeps the lease
 		}
-		h.end(s)
+		h.endStream(s)
 	}
 	switch {
 	case h.ends.Err() != nil, s.ended: // next has already been cancelled, with the reason
@@ -218,7 +218,7 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 		h.grant(s, next)
 	case stays && left > 0:
 		p := &pause{since: nanotime()}
-		p.timer = time.AfterFunc(left, func() { h.expire(s, p) })
+		p.timer = time.AfterFunc(left, func() { h.expirePause(s, p) })
 		s.pause = p
 		s.tell()
 		return left
@@ -234,7 +234,7 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 // that sends no frame does not extend the wait. If the last publisher was a pull that ended because
 // the stream has no viewers, waitLeft returns 0.
 func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
-	if err == errUnwatched && h.unwatched(s) > 0 {
+	if err == errUnwatched && h.unwatchedFor(s) > 0 {
 		return 0
 	}
 	if now := nanotime(); frames > 0 || s.until == 0 {
@@ -247,13 +247,13 @@ func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - nanotime())
 }
 
-// expire ends s if no publisher has come during the pause p. If this pause has already ended,
-// expire does nothing.
-func (h registrar) expire(s *stream, p *pause) {
+// expirePause ends s if no publisher has come during the pause p. If this pause has already ended,
+// expirePause does nothing.
+func (h registrar) expirePause(s *stream, p *pause) {
 	h.mu.Lock()
 	expired := s.pause == p
 	if expired {
-		h.end(s)
+		h.endStream(s)
 	}
 	h.mu.Unlock()
 	if expired {
@@ -261,9 +261,9 @@ func (h registrar) expire(s *stream, p *pause) {
 	}
 }
 
-// end closes the stream s, whose publisher has left, and frees its name. Viewers still receive the
-// remaining frames. The caller must hold h.mu.
-func (h registrar) end(s *stream) {
+// endStream closes the stream s, whose publisher has left, and frees its name. Viewers still
+// receive the remaining frames. The caller must hold h.mu.
+func (h registrar) endStream(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)
 	h.giveUp(s)

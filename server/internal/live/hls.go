@@ -39,7 +39,7 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 func (l HLS) Media(
 	ctx context.Context, name, file string, query hls.Reload, wait bool,
 ) (list *hlslive.Playlist, err error) {
-	w := l.ended(name, file)
+	w := l.findEnded(name, file)
 	if w == nil {
 		if w, err = l.find(ctx, name); err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 			w = w.before
 		}
 	}
-	elsewhere := w == nil && l.elsewhere(name)
+	elsewhere := w == nil && l.isElsewhere(name)
 	l.hub.mu.Unlock()
 	switch {
 	case elsewhere:
@@ -70,16 +70,16 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the result of hlsSet.ended for the named stream and playlist file. If the result is
-// not nil, ended also records a request, so that the liveHLS does not become idle.
-func (l HLS) ended(name, file string) *liveHLS {
+// findEnded returns the result of hlsSet.findEnded for the named stream and playlist file. If the
+// result is not nil, findEnded also records a request, so that the liveHLS does not become idle.
+func (l HLS) findEnded(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	s := l.hub.find(name)
 	if s == nil {
 		return nil
 	}
-	w := l.hub.hls.ended(s, file)
+	w := l.hub.hls.findEnded(s, file)
 	if w != nil {
 		w.Touch()
 	}
@@ -90,7 +90,7 @@ func (l HLS) ended(name, file string) *liveHLS {
 // begun, find first waits for the stream, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
-	if l.elsewhere(name) {
+	if l.isElsewhere(name) {
 		l.hub.mu.Unlock()
 		return nil, hlslive.ErrElsewhere
 	}
@@ -113,7 +113,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 			w.Touch()
 			return nil
 		}
-		if l.elsewhere(name) {
+		if l.isElsewhere(name) {
 			return hlslive.ErrElsewhere
 		}
 		if _, err := s.format(WatchRequest{Format: rendition.MP4}); err != nil {
@@ -125,8 +125,9 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether another node makes the named stream's HLS. The caller must hold Hub.mu.
-func (l HLS) elsewhere(name string) bool {
+// isElsewhere reports whether another node makes the named stream's HLS. The caller must hold
+// Hub.mu.
+func (l HLS) isElsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
 		return l.hub.cfg.Cluster != nil && s.lease == nil
 	}
@@ -135,7 +136,7 @@ func (l HLS) elsewhere(name string) bool {
 
 // start adds a liveHLS for s, and runs the liveHLS in a goroutine. The caller must hold Hub.mu.
 func (l HLS) start(s *stream) *liveHLS {
-	w := l.hub.hls.add(s)
+	w := l.hub.hls.addHLS(s)
 	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { l.checkIdle(w) })
 	ctx, stop := context.WithCancel(l.hub.ends)
 	w.stop = stop
@@ -177,5 +178,5 @@ func (l HLS) checkIdle(w *liveHLS) {
 // Absent returns the error for a player whose stream could not be found in time. If ctx has ended,
 // Absent returns the cause of ctx.
 func (l HLS) Absent(ctx context.Context, name string) error {
-	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
+	return cmp.Or(context.Cause(ctx), l.hub.cfg.absentError(name))
 }

@@ -26,7 +26,7 @@ type liveHLS struct {
 type hlsSet struct {
 	shared  hlslive.Shared
 	byName  map[string]*liveHLS
-	numbers map[string]hlslive.SequenceStart // by stream name; see keep
+	numbers map[string]hlslive.SequenceStart // by stream name; see keepNumbers
 }
 
 func (set *hlsSet) init(cfg *Config, limiter *limit.Limiter) {
@@ -41,12 +41,12 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 	return nil
 }
 
-// ended finds a liveHLS of s that has ended and that made the named playlist file. If there is
-// none, ended returns nil.
+// findEnded finds a liveHLS of s that has ended and that made the named playlist file. If there is
+// none, findEnded returns nil.
 //
 // When the tracks of s change, the liveHLS of s ends and a new one begins. Players of the old
 // playlist must still receive the end of that playlist.
-func (set *hlsSet) ended(s *stream, file string) *liveHLS {
+func (set *hlsSet) findEnded(s *stream, file string) *liveHLS {
 	w := set.get(s)
 	if w == nil {
 		return nil
@@ -63,9 +63,9 @@ func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	return nil
 }
 
-// add adds a new liveHLS for s. The caller must call its Run method. An earlier liveHLS with the
+// addHLS adds a new liveHLS for s. The caller must call its Run method. An earlier liveHLS with the
 // same stream name must have ended.
-func (set *hlsSet) add(s *stream) *liveHLS {
+func (set *hlsSet) addHLS(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
 	w := &liveHLS{stream: s}
@@ -88,7 +88,7 @@ func (set *hlsSet) forget(w *liveHLS) {
 	if s := w.stream; set.byName[s.name] == w {
 		delete(set.byName, s.name)
 		s.hls = w.NextStart()
-		set.keep(s.name, s.hls)
+		set.keepNumbers(s.name, s.hls)
 	}
 }
 
@@ -99,14 +99,14 @@ func (set *hlsSet) end(w *liveHLS) {
 
 const maxHLSNumbers = 1 << 10
 
-// keep stores the smallest sequence numbers that the next window of the named stream may use. The
-// parameter next holds these numbers. The numbers stay stored after the stream has ended.
+// keepNumbers stores the smallest sequence numbers that the next window of the named stream may
+// use. The parameter next holds these numbers. The numbers stay stored after the stream has ended.
 //
 // Usually nothing needs to be stored, because [hlslive.Config.FirstMSN] grows with time, and is
 // already greater than all used media sequence numbers. FirstMSN is less than next.MSN only if the
 // stream was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up
 // with them.
-func (set *hlsSet) keep(name string, next hlslive.SequenceStart) {
+func (set *hlsSet) keepNumbers(name string, next hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {
 		return old.MSN <= first

@@ -40,7 +40,7 @@ type Hub struct {
 	pullIdle, cleanEndWait time.Duration // copies of the constants; tests may set them before use
 
 	mu      lock.Mutex
-	streams map[string]*stream // by name, from newStream to registrar.end
+	streams map[string]*stream // by name, from newStream to registrar.endStream
 	waiting map[string][]*waiter
 	hls     hlsSet
 	served  map[*Viewer]struct{}
@@ -132,9 +132,9 @@ func (h *Hub) find(name string) *stream {
 	return nil
 }
 
-// unwatched returns how long s has had no viewers. It returns 0 if s has viewers, or if viewers
+// unwatchedFor returns how long s has had no viewers. It returns 0 if s has viewers, or if viewers
 // wait for s. The caller must hold h.mu.
-func (h *Hub) unwatched(s *stream) time.Duration {
+func (h *Hub) unwatchedFor(s *stream) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.viewers+len(h.waiting[s.name]) > 0 {

@@ -67,7 +67,7 @@ func (d shedder) evictGroups(n int64) (freed int64) {
 		if s.window != nil {
 			freed += s.window.Shorten(d.hub.cfg.HLS.MaxBytes)
 		}
-		for _, r := range s.made() {
+		for _, r := range s.renditions() {
 			freed += r.Evict(lateAfter, false)
 		}
 		if freed >= n {
@@ -135,7 +135,7 @@ func (d shedder) cutLargest(n int64) (freed int64) {
 		if s.window != nil {
 			s.window.Shorten(d.hub.cfg.HLS.MaxBytes / 4)
 		}
-		for _, r := range s.made() {
+		for _, r := range s.renditions() {
 			r.Evict(0, true)
 		}
 		left := s.memory.Stats().InUse

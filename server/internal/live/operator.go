@@ -58,7 +58,7 @@ func (o Operator) EndStream(name string, d time.Duration) (existed bool, err err
 	case s == nil:
 		return false, nil
 	case s.pause != nil:
-		registrar{o.hub}.end(s)
+		registrar{o.hub}.endStream(s)
 	default:
 		s.ended = true
 		s.publisher.cancel(errOperator)

@@ -19,9 +19,9 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted reports whether the named stream has viewers here, or had viewers until a short time ago.
-// If this node owns the stream, wanted returns false.
-func (h *Hub) wanted(name string) bool {
+// isWanted reports whether the named stream has viewers here, or had viewers until a short time
+// ago. If this node owns the stream, isWanted returns false.
+func (h *Hub) isWanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.streams[name]
@@ -31,11 +31,11 @@ func (h *Hub) wanted(name string) bool {
 	case s == nil:
 		return len(h.waiting[name]) > 0
 	}
-	return s.lease == nil && h.unwatched(s) < h.pullIdle
+	return s.lease == nil && h.unwatchedFor(s) < h.pullIdle
 }
 
 func (h *Hub) want(name string) {
-	if h.cfg.Cluster != nil && h.wanted(name) {
+	if h.cfg.Cluster != nil && h.isWanted(name) {
 		h.cfg.Cluster.Want(name)
 	}
 }

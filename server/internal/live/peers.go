@@ -28,7 +28,7 @@ func (e Peers) Silent(name string) (d time.Duration, waiting bool) {
 
 // Wanted reports whether a stream that this node does not own has viewers at this node, or had
 // viewers until a short time ago.
-func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
+func (e Peers) Wanted(name string) bool { return e.hub.isWanted(name) }
 
 // Lost tells this node that another node has become the owner of a stream. epoch identifies the
 // lost ownership. If this node has since become the owner again, Lost does nothing.

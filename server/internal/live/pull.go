@@ -68,7 +68,7 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 	p := e.hub.newPublisher(owner.Node)
 	defer p.cancel(nil)
 	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
-	conn, early, err := e.ask(p, name, owner)
+	conn, early, err := e.requestStream(p, name, owner)
 	if err == nil {
 		if p.s, err = e.claimPull(p.claim, name); err != nil {
 			_ = conn.Close()
@@ -100,7 +100,7 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 // determines which error viewers get if they are still waiting for the stream when their time is
 // up:
 //   - If the other node has answered that it does not own the stream, the viewers get the error of
-//     Config.absent.
+//     Config.absentError.
 //   - Otherwise, the viewers get an error that says that the node does not answer.
 func (e Peers) pullFailed(name string, err error) {
 	var refused *refuse.Refusal
@@ -112,9 +112,9 @@ func (e Peers) pullFailed(name string, err error) {
 	}
 }
 
-// ask requests the named stream from its owner. It returns the connection, and the bytes of the
-// body that have arrived already. It sets p.epoch to the epoch in the response.
-func (e Peers) ask(p *Publisher, name string, owner Owner) (conn net.Conn, early []byte,
+// requestStream requests the named stream from its owner. It returns the connection, and the bytes
+// of the body that have arrived already. It sets p.epoch to the epoch in the response.
+func (e Peers) requestStream(p *Publisher, name string, owner Owner) (conn net.Conn, early []byte,
 	err error) {
 	if conn, early, err = e.askOnce(p, name, owner); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, owner)
@@ -221,7 +221,7 @@ func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
 	t = time.AfterFunc(e.hub.pullIdle, func() {
 		e.hub.mu.Lock()
 		defer e.hub.mu.Unlock()
-		left := e.hub.pullIdle - e.hub.unwatched(p.s)
+		left := e.hub.pullIdle - e.hub.unwatchedFor(p.s)
 		switch {
 		case p.ctx.Err() != nil:
 		case left > 0:

@@ -69,7 +69,7 @@ func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	st.HLS = h.hls.stats()
 	h.mu.Unlock()
-	st.Pending = h.pending()
+	st.Pending = h.pendingBytes()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
 	st.PublisherWait = time.Duration(c.waited.Load())
 	for _, s := range list {
@@ -95,9 +95,9 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// pending returns the total size of the batches that are being written to viewers. A batch counts
-// in full until all of it is written. Shared bytes count once for each viewer.
-func (h *Hub) pending() (sum int64) {
+// pendingBytes returns the total size of the batches that are being written to viewers. A batch
+// counts in full until all of it is written. Shared bytes count once for each viewer.
+func (h *Hub) pendingBytes() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range h.served {
@@ -240,8 +240,8 @@ type holder struct {
 	window  *liveHLS // the stream's HLS, or nil
 }
 
-// made returns the existing renditions of the stream, or nil if viewers cannot find it yet.
-func (s *holder) made() []*rendition.Rendition {
+// renditions returns the existing renditions of the stream, or nil if viewers cannot find it yet.
+func (s *holder) renditions() []*rendition.Rendition {
 	if !s.visible {
 		return nil
 	}

@@ -21,8 +21,8 @@ import (
 // viewers of the stream stay connected when the publisher changes.
 //
 // These rules apply to streams and publishers:
-//   - A stream is in Hub.streams from Hub.newStream to registrar.end. During that time, the stream
-//     either has a publisher or waits for one.
+//   - A stream is in Hub.streams from Hub.newStream to registrar.endStream. During that time, the
+//     stream either has a publisher or waits for one.
 //   - A publisher has the stream, and writes to it, only from registrar.grant to
 //     registrar.handOver.
 //   - The first publisher determines the format. Only an FLV stream can continue with another

@@ -62,7 +62,7 @@ func (l *Loans) AddWithin(maxBytes int64, minAge time.Duration, bytes int64, can
 	l.mu.Lock()
 	ending := l.makeRoom(maxBytes, minAge, bytes)
 	var loan *Loan
-	if l.fits(maxBytes, bytes) {
+	if l.hasRoom(maxBytes, bytes) {
 		loan = l.add(bytes, cancel)
 	}
 	l.mu.Unlock()
@@ -82,7 +82,7 @@ func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error 
 	l := loan.of
 	l.mu.Lock()
 	ending := l.makeRoom(maxBytes, minAge, bytes)
-	fits := l.fits(maxBytes, bytes) && loan.place != nil && loan.ended == nil
+	fits := l.hasRoom(maxBytes, bytes) && loan.place != nil && loan.ended == nil
 	if fits {
 		loan.bytes += bytes
 		l.bytes += bytes
@@ -95,9 +95,9 @@ func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error 
 	return nil
 }
 
-// fits reports whether the limit of AddWithin allows another Loan of the given size. The caller
+// hasRoom reports whether the limit of AddWithin allows another Loan of the given size. The caller
 // must hold l.mu.
-func (l *Loans) fits(maxBytes, bytes int64) bool {
+func (l *Loans) hasRoom(maxBytes, bytes int64) bool {
 	return maxBytes == 0 || l.bytes-l.going+bytes <= maxBytes && l.bytes+bytes <= 2*maxBytes
 }
 

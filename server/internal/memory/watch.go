@@ -43,7 +43,7 @@ func (b *Budget) Run(ctx context.Context) {
 		case at := <-tick.C:
 			r.read()
 			b.cycles.Store(int64(r.cycles))
-			b.bound(&r)
+			b.lowerHeap(&r)
 			b.Check()
 			if r.cycles != cycle {
 				cycle, collected = r.cycles, at
@@ -90,16 +90,17 @@ func (b *Budget) afterGC() (stop func()) {
 		last[n%len(last)] = max(0, r.live-st.InUse-st.Idle) + r.overhead
 		n++
 		b.heap.Store(slices.Min(last[:min(n, len(last))]))
-		b.bound(&r)
+		b.lowerHeap(&r)
 		runtime.SetFinalizer(s, rearm)
 	}
 	runtime.SetFinalizer(new(sentinel), rearm)
 	return func() { stopped.Store(true) }
 }
 
-// bound lowers the measured size of the heap in use if the measurement is too high. The upper limit
-// is the size of all heap objects, including garbage, plus the memory of stacks and of the runtime.
-func (b *Budget) bound(r *runtimeStats) {
+// lowerHeap lowers the measured size of the heap in use if the measurement is too high. The upper
+// limit is the size of all heap objects, including garbage, plus the memory of stacks and of the
+// runtime.
+func (b *Budget) lowerHeap(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {
 		b.heap.Store(most)

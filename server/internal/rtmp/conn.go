@@ -61,7 +61,7 @@ func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 // does not arrive before the deadline, Accept returns an error. Accept takes ownership of conn, and
 // closes conn if it returns an error. Otherwise the caller must call Publish, Watch or Refuse.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
-	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
+	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plainConn(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
 	c.countInput()
 	want, err := c.awaitRequest(deadline, c.proto.Accept)
@@ -133,9 +133,9 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain returns the TCP connection that conn wraps. A Reader that reads from the TCP connection
-// uses no memory while it waits for data. If conn uses TLS, plain returns conn.
-func plain(conn net.Conn) io.ReadWriter {
+// plainConn returns the TCP connection that conn wraps. A Reader that reads from the TCP connection
+// uses no memory while it waits for data. If conn uses TLS, plainConn returns conn.
+func plainConn(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
 	}
@@ -215,7 +215,7 @@ func (c *Conn) endPublish(err error) {
 	case err == nil:
 		// Send no message. The client may publish again, and GStreamer would treat a message that
 		// arrives before its own deleteStream as a failure.
-		c.setInput(plain(c.conn))
+		c.setInput(plainConn(c.conn))
 		c.countInput()
 		return
 	case errors.Is(err, io.ErrUnexpectedEOF):

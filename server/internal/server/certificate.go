@@ -64,7 +64,7 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	var report func()
 	if now.Sub(c.looked) >= certificateLook {
 		c.looked = now
-		report = c.look(now)
+		report = c.reloadIfChanged(now)
 	}
 	shown := c.shown
 	c.mu.Unlock()
@@ -81,16 +81,16 @@ func (c *certificate) reload() {
 		return
 	}
 	c.mu.Lock()
-	report := c.look(time.Now())
+	report := c.reloadIfChanged(time.Now())
 	c.mu.Unlock()
 	if report != nil {
 		report()
 	}
 }
 
-// look reads the certificate again if its files have changed. It returns a function that logs the
-// result, or nil if there is nothing to log. The caller must hold c.mu.
-func (c *certificate) look(now time.Time) (report func()) {
+// reloadIfChanged reads the certificate again if its files have changed. It returns a function that
+// logs the result, or nil if there is nothing to log. The caller must hold c.mu.
+func (c *certificate) reloadIfChanged(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
 		return c.outOfDate(now)

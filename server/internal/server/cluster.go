@@ -178,15 +178,15 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit returns a handler that passes requests from other nodes to the handler forNodes, and all
-// other requests to the handler forClients.
+// admitNodes returns a handler that passes requests from other nodes to the handler forNodes, and
+// all other requests to the handler forClients.
 //
 // Each request from a node must prove that the node knows the cluster's token. The node needs no
 // other token. If the proof is wrong, the request is refused. If the proof is right, forNodes can
 // get the address of the node from access.NodeOf.
 //
 // If the server is not in a cluster, n is nil, and requests from nodes are refused.
-func (n *clusterNode) admit(refusals *access.Refusals, forNodes,
+func (n *clusterNode) admitNodes(refusals *access.Refusals, forNodes,
 	forClients http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {

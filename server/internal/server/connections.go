@@ -31,9 +31,9 @@ type connections struct {
 }
 
 const (
-	// evictAmong is the maximum number of connections that [connections.worst] compares. It limits
-	// the work for each new connection in a flood of new connections. The compared connections are
-	// a random sample, because iteration over a map begins at a random entry.
+	// evictAmong is the maximum number of connections that [connections.worstIdle] compares. It
+	// limits the work for each new connection in a flood of new connections. The compared
+	// connections are a random sample, because iteration over a map begins at a random entry.
 	evictAmong = 256
 	// shedAfter is the idle time after which a connection may be closed to free memory.
 	shedAfter = time.Second
@@ -75,7 +75,7 @@ func (c *connections) add(p *proxy.Conn) {
 	var closing *proxy.Conn
 	full := len(c.all) >= c.limit
 	if full {
-		if closing = c.worst(); closing != nil {
+		if closing = c.worstIdle(); closing != nil {
 			c.counts.Evicted.Add(1)
 			c.remove(closing)
 		}
@@ -133,11 +133,11 @@ func (c *connections) identify(p *proxy.Conn) {
 	}
 }
 
-// worst returns the idle connection to close first, or nil if no connection is idle. It returns a
-// connection of the address with the most connections. If no address has more than
+// worstIdle returns the idle connection to close first, or nil if no connection is idle. It returns
+// a connection of the address with the most connections. If no address has more than
 // address.FairShare connections, it returns the connection that has been idle for longest. The
 // caller must hold c.mu.
-func (c *connections) worst() (worst *proxy.Conn) {
+func (c *connections) worstIdle() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
 		have := max(c.from[a], address.FairShare)

@@ -89,7 +89,7 @@ func TestRecordedNames(t *testing.T) {
 		{"tenant/*", "tenant", false}, {"cam-*", "cam-1", true}, {"cam-*", "x/cam-1", false},
 		{"*/cam-?", "x/cam-1", true},
 	} {
-		if got := recorded(tt.pattern, tt.name); got != tt.want {
+		if got := isRecorded(tt.pattern, tt.name); got != tt.want {
 			t.Errorf("recorded(%q, %q) = %v, want %v", tt.pattern, tt.name, got, tt.want)
 		}
 	}

@@ -55,7 +55,7 @@ func TestRequestsOfNodes(t *testing.T) {
 				r.Header.Del(cluster.HeaderProof)
 			}
 			w = httptest.NewRecorder()
-			s.node.admit(s.refusals, inner, gate.Protect(inner)).ServeHTTP(w, r)
+			s.node.admitNodes(s.refusals, inner, gate.Protect(inner)).ServeHTTP(w, r)
 			res := w.Result()
 			res.Request = out
 			again, _ = secret.Check(res)

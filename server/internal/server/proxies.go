@@ -84,7 +84,7 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 		err := c.Above()
 		if c.Trusted() { // the proxy's connection does not count, but each client's request does
 			var account *address.Account
-			if account, err = s.proxied(r); account != nil {
+			if account, err = s.clientAccount(r); account != nil {
 				r = r.WithContext(address.NewContext(r.Context(), account))
 				defer func() {
 					if c.Hijacked.Load() {
@@ -112,11 +112,11 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	})
 }
 
-// proxied returns the Account that limits the client of a request from a trusted proxy. The caller
-// must release the Account. The Account is nil if the client has no limits, or if the proxy sends
-// the request for itself and not for a client. If the client has too many connections or requests,
-// the error is a [refuse.Refusal].
-func (s *clients) proxied(r *http.Request) (*address.Account, error) {
+// clientAccount returns the Account that limits the client of a request from a trusted proxy. The
+// caller must release the Account. The Account is nil if the client has no limits, or if the proxy
+// sends the request for itself and not for a client. If the client has too many connections or
+// requests, the error is a [refuse.Refusal].
+func (s *clients) clientAccount(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || s.trusted.Load().Has(client.Addr()) { // the request is the proxy's own
 		return nil, nil

@@ -35,7 +35,7 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 		return nil, fmt.Errorf("--record: %w", err)
 	}
 	streams.Record = func(name string) live.Recorder {
-		if !recorded(cfg.RecordStreams, name) {
+		if !isRecorded(cfg.RecordStreams, name) {
 			return nil
 		}
 		r, err := archive.Stream(name)
@@ -60,10 +60,10 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded reports whether the name of a stream matches pattern. The pattern has the syntax of
+// isRecorded reports whether the name of a stream matches pattern. The pattern has the syntax of
 // path.Match, but its wildcards also match slashes. The pattern must be valid, which Config.Check
 // ensures.
-func recorded(pattern, name string) bool {
+func isRecorded(pattern, name string) bool {
 	const slash = ":" // not allowed in a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
 		strings.ReplaceAll(name, "/", slash))

@@ -34,7 +34,7 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 		Remote: s.node.remote(),
 	})
 	all := s.besideNames(live, cleanPaths(mux))
-	return s.node.admit(s.refusals, all, openHealth(all,
+	return s.node.admitNodes(s.refusals, all, openHealth(all,
 		s.clients.withAddressLimits(s.gate.Protect(all))))
 }
 

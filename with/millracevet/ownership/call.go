@@ -14,7 +14,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 	if _, ok := c.Value.(*ssa.Builtin); ok {
 		return
 	}
-	a.dropped(call)
+	a.reportDropped(call)
 	r, args := ruleOf(c)
 	if r == nil {
 		a.otherCall(s, call)
@@ -32,13 +32,13 @@ func (a *flow) call(s states, call *ssa.Call) {
 		a.sharedUse(s, arg, pos)
 	}
 	if r.uses {
-		a.use(s, self, pos, f.Name())
+		a.checkUse(s, self, pos, f.Name())
 		a.firstUse(s, self, call)
 	}
 	for _, n := range r.borrows {
-		a.use(s, at(n), pos, f.Name())
+		a.checkUse(s, at(n), pos, f.Name())
 		a.firstUse(s, at(n), nil)
-		if v := result(call); v != nil && kept(v) {
+		if v := result(call); v != nil && keepsPointer(v) {
 			a.handOn(s, args[n]) // the result keeps the argument
 		}
 	}
@@ -57,7 +57,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 	for _, n := range r.takes {
 		l := at(n)
 		if l.root != nil && (typeName(l.root.Type()) != "millrace.Chain" || s[l].bits&released == 0) {
-			a.use(s, l, pos, f.Name()) // a released Chain is empty, and may be taken
+			a.checkUse(s, l, pos, f.Name()) // a released Chain is empty, and may be taken
 		}
 		full = full && s[l].bits == owned
 		if a.reporting && n > 0 && takenAgain(call, l) {
@@ -85,14 +85,14 @@ func (a *flow) call(s states, call *ssa.Call) {
 		if ignoresError(call) {
 			a.handOn(s, args[n]) // perhaps there was an error
 		} else {
-			a.fill(s, at(n), pos, errorOf(call))
+			a.recordFill(s, at(n), pos, errorOf(call))
 		}
 	}
 	for _, n := range r.adds {
 		if !full && s[at(n)].bits != owned {
 			a.set(s, at(n), unknown)
 		}
-		a.fill(s, at(n), pos, nil)
+		a.recordFill(s, at(n), pos, nil)
 	}
 	for _, n := range r.drains {
 		a.handOn(s, args[n])
@@ -127,7 +127,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 		}
 	}
 	if v := result(call); r.gives && v != nil && ownerPointer(v.Type()) {
-		a.give(s, call, v)
+		a.recordOwner(s, call, v)
 	}
 	a.lend(s, call)
 }
@@ -217,8 +217,8 @@ func continuesLoop(call *ssa.Call) bool {
 	return true
 }
 
-// kept reports whether the program does more with pointer v than call its methods.
-func kept(v ssa.Value) bool {
+// keepsPointer reports whether the program does more with pointer v than call its methods.
+func keepsPointer(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		c, ok := r.(ssa.CallInstruction)
 		if _, isGo := r.(*ssa.Go); !ok || isGo || len(c.Common().Args) == 0 || c.Common().Args[0] != v {
@@ -234,10 +234,10 @@ func kept(v ssa.Value) bool {
 // result returns the first result of a call, or nil if the program does not use it.
 func result(call *ssa.Call) ssa.Value { return resultAt(call, 0) }
 
-// give records that the caller must release the target of pointer v.
-func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
+// recordOwner records that the caller must release the target of pointer v.
+func (a *flow) recordOwner(s states, call *ssa.Call, v ssa.Value) {
 	l := loc{root: v}
-	a.leak(l, s[l], s[l].acquired)
+	a.reportLeak(l, s[l], s[l].acquired)
 	if a.aliased(v) {
 		delete(s, l)
 		return
@@ -271,13 +271,13 @@ func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	s[l] = st
 }
 
-// fill records that a call adds memory to l, unless the call returns an error.
-func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
+// recordFill records that a call adds memory to l, unless the call returns an error.
+func (a *flow) recordFill(s states, l loc, pos token.Pos, err ssa.Value) {
 	st, ok := s[l]
 	if !ok || st.bits&unknown != 0 {
 		return
 	}
-	if !l.local() {
+	if !l.isLocal() {
 		delete(s, l)
 		return
 	}
@@ -298,7 +298,7 @@ func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 // expire marks the slices of l as stale. If peeked is true, expire marks only peeked slices.
 func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	for other, o := range s {
-		if _, ok := o.link.within(l); o.bits&(valid|stale) != 0 && ok && (o.peeked || !peeked) {
+		if _, ok := o.link.pathFrom(l); o.bits&(valid|stale) != 0 && ok && (o.peeked || !peeked) {
 			o.bits, o.ended = stale, pos
 			s[other] = o
 		}
@@ -350,8 +350,8 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 			}
 		}
 	}
-	if v := result(call); v != nil && ownerPointer(v.Type()) && fn != nil && a.makes(fn, 0) {
-		a.give(s, call, v)
+	if v := result(call); v != nil && ownerPointer(v.Type()) && fn != nil && a.createsResult(fn, 0) {
+		a.recordOwner(s, call, v)
 	}
 }
 
@@ -375,8 +375,8 @@ func onlyCompared(call *ssa.Call) bool {
 	return true
 }
 
-// makes reports whether fn returns only nil or an owner that the caller must release.
-func (a *flow) makes(fn *ssa.Function, depth int) bool {
+// createsResult reports whether fn returns only nil or an owner that the caller must release.
+func (a *flow) createsResult(fn *ssa.Function, depth int) bool {
 	gives := false
 	if len(fn.Blocks) == 0 || depth > 3 {
 		return false
@@ -385,7 +385,7 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 		if len(r.Results) == 0 {
 			continue
 		}
-		v := stored(r.Results[0])
+		v := storedValue(r.Results[0])
 		if isNil(v) {
 			continue
 		}
@@ -397,13 +397,13 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 			return false
 		}
 		for _, u := range referrers(result(call)) {
-			if s, ok := u.(*ssa.Store); ok && s.Val == result(call) && !locate(s.Addr).local() {
+			if s, ok := u.(*ssa.Store); ok && s.Val == result(call) && !locate(s.Addr).isLocal() {
 				return false // it has another owner
 			}
 		}
 		if rule, _ := ruleOf(&call.Call); rule == nil || !rule.gives {
 			inner := call.Call.StaticCallee()
-			if inner == nil || !a.makes(inner, depth+1) {
+			if inner == nil || !a.createsResult(inner, depth+1) {
 				return false
 			}
 		}
@@ -425,7 +425,7 @@ func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos toke
 	switch {
 	case ifOwned == owned && ifEmpty == empty:
 		if usesBytes(fn, param) {
-			a.use(s, l, pos, "use")
+			a.checkUse(s, l, pos, "use")
 		}
 	case st.bits == owned && ifOwned == released:
 		a.release(s, l, pos)
@@ -436,7 +436,7 @@ func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos toke
 		s[l] = st
 	case st.bits == owned && ifOwned == owned:
 	case st.bits == empty && ifEmpty == owned:
-		a.fill(s, l, pos, nil)
+		a.recordFill(s, l, pos, nil)
 	default:
 		a.set(s, l, unknown)
 	}
@@ -454,8 +454,8 @@ func usesBytes(fn *ssa.Function, v ssa.Value) bool {
 	return false
 }
 
-// dropped reports a call if the program does not use an owner that the call returns.
-func (a *flow) dropped(call *ssa.Call) {
+// reportDropped reports a call if the program does not use an owner that the call returns.
+func (a *flow) reportDropped(call *ssa.Call) {
 	if !a.reporting {
 		return
 	}
@@ -486,11 +486,11 @@ func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos 
 		return
 	}
 	for other, o := range s {
-		link, ok := o.link.within(l)
+		link, ok := o.link.pathFrom(l)
 		if !ok || o.bits&(valid|stale) == 0 {
 			continue
 		}
-		slice, isField := other.within(l)
+		slice, isField := other.pathFrom(l)
 		if !isField {
 			slice = "!" // not a field
 		}
@@ -516,6 +516,6 @@ func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos 
 
 // passesRoot reports whether a call passes the root of l to a function of this package.
 func passesRoot(c *ssa.CallCommon, l loc) bool {
-	return local(c) != nil &&
+	return localCallee(c) != nil &&
 		slices.ContainsFunc(c.Args, func(v ssa.Value) bool { return locate(v).root == l.root })
 }

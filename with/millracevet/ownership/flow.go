@@ -17,7 +17,7 @@ type bits uint16
 const (
 	empty    bits = 1 << iota // nothing to release
 	owned                     // must be released or handed on
-	pending                   // depends on the outcome of a call; see state.by
+	pending                   // depends on the outcome of a call; see state.decider
 	released                  // must not be used
 	taken                     // empty, because a call took ownership
 	sent                      // a copy was sent on a channel
@@ -29,7 +29,7 @@ const (
 
 type state struct {
 	bits     bits
-	by       ssa.Value // if pending: the error or boolean that decides
+	decider  ssa.Value // if pending: the error or boolean that decides
 	choice   int       // if pending and by is a select statement: the case that sends
 	onError  bits      // if pending: the bits after an error or false
 	onOK     bits      // if pending: the bits after a nil error or true
@@ -146,10 +146,10 @@ func joinState(p, q state) state {
 	out := p
 	out.bits |= q.bits
 	if q.bits&pending != 0 {
-		if p.bits&pending != 0 && p.by != q.by {
+		if p.bits&pending != 0 && p.decider != q.decider {
 			out.bits |= unknown
 		}
-		out.by, out.onError, out.onOK = q.by, p.onError|q.onError, p.onOK|q.onOK
+		out.decider, out.onError, out.onOK = q.decider, p.onError|q.onError, p.onOK|q.onOK
 		if p.bits&pending == 0 {
 			out.onError, out.onOK = q.onError, q.onOK
 		}
@@ -220,7 +220,7 @@ func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 		s[l] = st
 		if l.definedIn() != nil && st.bits&pending == 0 && !a.liveAt(l.root, next) {
 			if !panics(next) {
-				a.leak(l, st, firstPos(next, b))
+				a.reportLeak(l, st, firstPos(next, b))
 			}
 			delete(s, l)
 		}
@@ -300,11 +300,11 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 			v, ok, known = of, yes && choice == st.choice, yes || choice == st.choice
 		}
 		switch {
-		case v == st.by && known && ok:
+		case v == st.decider && known && ok:
 			st.bits = st.bits&^pending | st.onOK
-		case v == st.by && known:
+		case v == st.decider && known:
 			st.bits = st.bits&^pending | st.onError
-		case v == st.by:
+		case v == st.decider:
 		case isVariable(v):
 			st.bits = unknown
 		}
@@ -343,13 +343,13 @@ func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 			x, y = y, x
 		}
 		if isNil(y) {
-			return stored(x), equal, true
+			return storedValue(x), equal, true
 		}
-		return stored(x), false, equal // equal to an error such as io.EOF
+		return storedValue(x), false, equal // equal to an error such as io.EOF
 	case *ssa.Call:
 		for _, arg := range c.Call.Args {
 			if isError(arg.Type()) { // errors.Is and the like
-				return stored(arg), false, yes
+				return storedValue(arg), false, yes
 			}
 		}
 	}
@@ -437,9 +437,9 @@ func countsResult(cond ssa.Value, pos token.Pos) bool {
 	return false
 }
 
-// leak reports l if l still owns memory at the end of a path.
-func (a *flow) leak(l loc, st state, end token.Pos) {
-	if !a.reporting || !l.local() || st.deferred || st.bits&owned == 0 ||
+// reportLeak reports l if l still owns memory at the end of a path.
+func (a *flow) reportLeak(l loc, st state, end token.Pos) {
+	if !a.reporting || !l.isLocal() || st.deferred || st.bits&owned == 0 ||
 		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {
 		return
 	}

@@ -61,9 +61,9 @@ func (a *flow) returnLent(s states, r *ssa.Return) {
 		return
 	}
 	for _, v := range r.Results {
-		for _, lent := range a.derived[stored(v)] {
+		for _, lent := range a.derived[storedValue(v)] {
 			owner := s[loc{root: lent}].link
-			if owner.local() && s[owner].deferRelease {
+			if owner.isLocal() && s[owner].deferRelease {
 				a.reportf(r.Pos(), "a slice of %s is returned, but the deferred %s ends its life",
 					owner, releaseOf(owner))
 			}
@@ -107,7 +107,7 @@ func firstParam(v ssa.Value) ssa.Value {
 	switch v := v.(type) {
 	case *ssa.MakeClosure:
 		f = v.Fn.(*ssa.Function)
-		if method, ok := bound(v); ok {
+		if method, ok := boundMethod(v); ok {
 			f = f.Prog.FuncValue(method)
 		}
 	case *ssa.Function:
@@ -167,9 +167,9 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 		case *ssa.Call:
 			k.passed(r, v, container)
 		case *ssa.Phi:
-			if container && emptied(r) {
+			if container && onlyEmptied(r) {
 				continue
-			} else if container && k.outlivesIteration(r) && k.ends(r) {
+			} else if container && k.outlivesIteration(r) && k.mayEnd(r) {
 				k.report(v.Pos(), "appended to a slice that is kept", nil)
 			} else {
 				k.follow(r, container)
@@ -182,15 +182,15 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 				}
 			}
 		case *ssa.MapUpdate:
-			if r.Value == v && (k.far(locate(r.Map)) || k.made(r.Map)) && k.ends(r) {
+			if r.Value == v && (k.isOutside(locate(r.Map)) || k.createdBeforeLoop(r.Map)) && k.mayEnd(r) {
 				k.report(r.Pos(), "stored in a map", locate(r.Map).root)
 			}
 		case *ssa.Send:
-			if r.X == v && k.ends(r) {
+			if r.X == v && k.mayEnd(r) {
 				k.report(r.Pos(), "sent on a channel", nil)
 			}
 		case *ssa.Go:
-			if k.ends(r) && !k.joined(r) {
+			if k.mayEnd(r) && !k.waitsAfter(r) {
 				k.report(r.Pos(), "passed to a goroutine", nil)
 			}
 		case *ssa.Return:
@@ -203,8 +203,8 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 	}
 }
 
-// emptied reports whether the program uses the slice v only as v[:0].
-func emptied(v ssa.Value) bool {
+// onlyEmptied reports whether the program uses the slice v only as v[:0].
+func onlyEmptied(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		s, ok := r.(*ssa.Slice)
 		if !ok || s.High == nil {
@@ -244,11 +244,11 @@ func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 			target := p.target
 			if i := slices.IndexFunc(fn.Params, func(p *ssa.Parameter) bool { return p == target }); i >= 0 {
 				l := locate(call.Call.Args[i])
-				if target = l.root; !k.far(l) || usedAgain(call, l) {
+				if target = l.root; !k.isOutside(l) || usedAgain(call, l) {
 					continue
 				}
 			}
-			if k.ends(call) {
+			if k.mayEnd(call) {
 				k.report(call.Pos(), p.how, target)
 			}
 		}
@@ -267,13 +267,13 @@ func usedAgain(call *ssa.Call, l loc) bool {
 // isSliceOfSlices reports whether t is a slice of slices, or of structs with slices.
 func isSliceOfSlices(t types.Type) bool {
 	s, ok := t.Underlying().(*types.Slice)
-	return ok && holds(s.Elem())
+	return ok && mayHoldSlice(s.Elem())
 }
 
 func (k *keeper) stored(s *ssa.Store, container bool) {
 	switch addr := s.Addr.(type) {
 	case *ssa.Global:
-		if k.ends(s) {
+		if k.mayEnd(s) {
 			k.report(s.Pos(), "stored in a package variable", nil)
 		}
 	case *ssa.FreeVar:
@@ -305,14 +305,14 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 				return
 			}
 		}
-		if k.ends(s) && (k.kept == nil || container) { // a helper may fill a struct for one use
+		if k.mayEnd(s) && (k.kept == nil || container) { // a helper may fill a struct for one use
 			k.report(s.Pos(), "stored in a field", l.root)
 		}
 	case *ssa.IndexAddr:
 		if k.inLiteral(addr) {
 			return
 		}
-		if (k.far(locate(addr.X)) || k.made(addr.X)) && k.ends(s) {
+		if (k.isOutside(locate(addr.X)) || k.createdBeforeLoop(addr.X)) && k.mayEnd(s) {
 			k.report(s.Pos(), "stored in a slice", locate(addr.X).root)
 		}
 	case *ssa.Alloc:
@@ -322,14 +322,14 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 
 func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool) {
 	if container && k.outlivesIteration(addr) {
-		if !k.assigned(addr) && k.ends(s) {
+		if !k.isReset(addr) && k.mayEnd(s) {
 			k.report(s.Pos(), "appended to a slice that is kept", nil)
 		}
 		return
 	}
 	all := loads(addr)
 	for _, load := range all {
-		if isSliceOfSlices(load.Type()) && !slices.ContainsFunc(all, changed) &&
+		if isSliceOfSlices(load.Type()) && !slices.ContainsFunc(all, mayChange) &&
 			(k.call == nil || comesAfter(k.call, load.(ssa.Instruction))) {
 			k.follow(load, true)
 		}
@@ -343,19 +343,19 @@ func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool)
 			_, concurrent := u.(*ssa.Go)
 			if c, ok := u.(*ssa.Call); ok {
 				f, _ := callee(&c.Call)
-				concurrent = f != nil && starts[f.Name()]
+				concurrent = f != nil && starters[f.Name()]
 			}
 			if !concurrent {
 				k.follow(m, true)
-			} else if k.ends(u) && !k.joined(u) {
+			} else if k.mayEnd(u) && !k.waitsAfter(u) {
 				k.report(s.Pos(), "used in a goroutine", nil)
 			}
 		}
 	}
 }
 
-// assigned reports whether the loop resets the captured variable addr, as in words = words[:0].
-func (k *keeper) assigned(addr *ssa.Alloc) bool {
+// isReset reports whether the loop resets the captured variable addr, as in words = words[:0].
+func (k *keeper) isReset(addr *ssa.Alloc) bool {
 	loop := innermost(k.call.Block())
 	return slices.ContainsFunc(referrers(addr), func(r ssa.Instruction) bool {
 		s, ok := r.(*ssa.Store)
@@ -419,8 +419,8 @@ func escapes(v ssa.Value) bool {
 	return false
 }
 
-// far reports whether l belongs to code outside the analyzed function, such as its caller.
-func (k *keeper) far(l loc) bool {
+// isOutside reports whether l belongs to code outside the analyzed function, such as its caller.
+func (k *keeper) isOutside(l loc) bool {
 	l.root = k.variable(l.root)
 	switch l.root.(type) {
 	case *ssa.Parameter, *ssa.Global:
@@ -454,8 +454,8 @@ func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
 	return nil, nil
 }
 
-// made reports whether v was created before the loop that contains k.call.
-func (k *keeper) made(v ssa.Value) bool {
+// createdBeforeLoop reports whether v was created before the loop that contains k.call.
+func (k *keeper) createdBeforeLoop(v ssa.Value) bool {
 	i, ok := v.(ssa.Instruction)
 	return ok && k.call != nil && k.outlivesIteration(i)
 }
@@ -475,9 +475,9 @@ func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	return !loop.has[i.Block()]
 }
 
-// ends reports whether the slice may become stale after the instruction i, in the function that
+// mayEnd reports whether the slice may become stale after the instruction i, in the function that
 // contains i.
-func (k *keeper) ends(i ssa.Instruction) bool {
+func (k *keeper) mayEnd(i ssa.Instruction) bool {
 	if k.callback || k.peeked {
 		return true
 	}
@@ -520,17 +520,17 @@ func comesAfter(i, j ssa.Instruction) bool {
 		return true // i is at the start of the loop that contains j
 	}
 	found := false
-	search(i, true, func(x ssa.Instruction) bool {
+	walkAfter(i, true, func(x ssa.Instruction) bool {
 		found = found || x == j
 		return found
 	})
 	return found
 }
 
-// joined reports whether the function waits for other goroutines after g in the same loop
+// waitsAfter reports whether the function waits for other goroutines after g in the same loop
 // iteration. If g is in the body of a loop over an iterator, any wait in the enclosing function
 // counts.
-func (k *keeper) joined(g ssa.Instruction) bool {
+func (k *keeper) waitsAfter(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
 		for i := range instructions[ssa.Instruction](f) {
 			if waiting(i) && (f != g.Parent() ||

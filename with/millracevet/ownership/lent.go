@@ -22,7 +22,7 @@ func (c *checker) lentBy(call *ssa.Call) (out []lent) {
 		if v := resultAt(call, 0); v != nil {
 			out = append(out, lent{v, 0, locate(args[0]), r.peeks})
 		}
-	} else if fn := local(&call.Call); r == nil && fn != nil {
+	} else if fn := localCallee(&call.Call); r == nil && fn != nil {
 		for _, l := range c.lentResultsOf(fn) {
 			n := slices.IndexFunc(fn.Params, func(p *ssa.Parameter) bool { return p == l.owner.root })
 			owner := locate(call.Call.Args[n])

@@ -42,15 +42,15 @@ func locate(v ssa.Value) loc {
 	return loc{root: v}
 }
 
-// within returns the path from outer to l. It returns false if outer does not contain l.
-func (l loc) within(outer loc) (path string, ok bool) {
+// pathFrom returns the path from outer to l. It returns false if outer does not contain l.
+func (l loc) pathFrom(outer loc) (path string, ok bool) {
 	path, ok = strings.CutPrefix(l.path, outer.path)
 	ok = ok && l.root == outer.root && l.root != nil
 	return path, ok && (path == "" || strings.ContainsRune(".*[!", rune(path[0])))
 }
 
-// local reports whether l is a local variable, or the target of a pointer that a call returned.
-func (l loc) local() bool {
+// isLocal reports whether l is a local variable, or the target of a pointer that a call returned.
+func (l loc) isLocal() bool {
 	switch l.root.(type) {
 	case *ssa.Alloc, *ssa.Call, *ssa.Extract:
 		return l.path == ""
@@ -122,7 +122,7 @@ func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
 		return c.Method, c.Value
 	}
 	if m, ok := c.Value.(*ssa.MakeClosure); ok {
-		if f, ok := bound(m); ok {
+		if f, ok := boundMethod(m); ok {
 			return f, m.Bindings[0]
 		}
 		return nil, nil
@@ -137,8 +137,8 @@ func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
 	return nil, nil
 }
 
-// bound returns the method if m is a method value, such as r.Release.
-func bound(m *ssa.MakeClosure) (*types.Func, bool) {
+// boundMethod returns the method if m is a method value, such as r.Release.
+func boundMethod(m *ssa.MakeClosure) (*types.Func, bool) {
 	fn := m.Fn.(*ssa.Function)
 	if fn.Synthetic == "" || len(m.Bindings) != 1 || fn.Object() == nil {
 		return nil, false
@@ -186,8 +186,8 @@ func ignoresError(call *ssa.Call) bool {
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
 
-// local returns the function of this package that c calls, or nil.
-func local(c *ssa.CallCommon) *ssa.Function {
+// localCallee returns the function of this package that c calls, or nil.
+func localCallee(c *ssa.CallCommon) *ssa.Function {
 	if fn := c.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
 		return fn
 	}
@@ -211,9 +211,9 @@ func extract(tuple ssa.Value, i int) ssa.Value {
 	return nil
 }
 
-// stored returns the value that v loads, if an earlier instruction in the same block stores this
-// value. Otherwise, it returns v.
-func stored(v ssa.Value) ssa.Value {
+// storedValue returns the value that v loads, if an earlier instruction in the same block stores
+// this value. Otherwise, it returns v.
+func storedValue(v ssa.Value) ssa.Value {
 	load, ok := v.(*ssa.UnOp)
 	if !ok || load.Op != token.MUL {
 		return v

@@ -16,11 +16,11 @@ func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	case *ssa.Phi:
 		return []ssa.Value{r}
 	case *ssa.Field:
-		if holds(r.Type()) {
+		if mayHoldSlice(r.Type()) {
 			return []ssa.Value{r}
 		}
 	case *ssa.IndexAddr:
-		if isSliceOfSlices(v.Type()) && !changed(v) {
+		if isSliceOfSlices(v.Type()) && !mayChange(v) {
 			return loads(r)
 		}
 	case *ssa.Store:
@@ -60,7 +60,7 @@ func partOfStruct(s *ssa.Store) []ssa.Value {
 	}
 	for _, r := range referrers(alloc) {
 		f, ok := r.(*ssa.FieldAddr)
-		if !ok || field >= 0 && f.Field != field || !holds(f.Type().(*types.Pointer).Elem()) {
+		if !ok || field >= 0 && f.Field != field || !mayHoldSlice(f.Type().(*types.Pointer).Elem()) {
 			continue
 		}
 		for _, u := range referrers(f) {
@@ -86,14 +86,14 @@ func (c *checker) results(call *ssa.Call, v ssa.Value) (out []ssa.Value) {
 			continue
 		}
 		shared := func(i int) bool { return alias || c.keptBy(fn, n).results[i] }
-		if isSliceOfSlices(call.Type()) && changed(call) {
+		if isSliceOfSlices(call.Type()) && mayChange(call) {
 			continue
 		}
-		if _, tuple := call.Type().(*types.Tuple); !tuple && holds(call.Type()) && shared(0) {
+		if _, tuple := call.Type().(*types.Tuple); !tuple && mayHoldSlice(call.Type()) && shared(0) {
 			out = append(out, call)
 		}
 		for _, r := range referrers(call) {
-			if e, ok := r.(*ssa.Extract); ok && holds(e.Type()) && shared(e.Index) {
+			if e, ok := r.(*ssa.Extract); ok && mayHoldSlice(e.Type()) && shared(e.Index) {
 				out = append(out, e)
 			}
 		}
@@ -127,7 +127,7 @@ func (c *checker) keptBy(fn *ssa.Function, n int) *paramUse {
 	}
 	all := &paramUse{results: map[int]bool{}}
 	c.kept[key] = all
-	if len(fn.Blocks) > 0 && n < len(fn.Params) && holds(fn.Params[n].Type()) {
+	if len(fn.Blocks) > 0 && n < len(fn.Params) && mayHoldSlice(fn.Params[n].Type()) {
 		k := keeper{a: &flow{checker: c, fn: fn}, f: fn, callback: true, kept: all,
 			seen: map[ssa.Value]bool{}}
 		k.follow(fn.Params[n], isContainer(fn.Params[n].Type()))
@@ -135,8 +135,8 @@ func (c *checker) keptBy(fn *ssa.Function, n int) *paramUse {
 	return all
 }
 
-// changed reports whether the program may replace elements of v.
-func changed(v ssa.Value) bool {
+// mayChange reports whether the program may replace elements of v.
+func mayChange(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		switch r := r.(type) {
 		case *ssa.IndexAddr:
@@ -155,14 +155,14 @@ func changed(v ssa.Value) bool {
 	return false
 }
 
-// holds reports whether a value of type t may refer to the memory of a slice.
-func holds(t types.Type) bool {
+// mayHoldSlice reports whether a value of type t may refer to the memory of a slice.
+func mayHoldSlice(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Slice, *types.Signature:
 		return true
 	case *types.Pointer:
 		s, ok := u.Elem().Underlying().(*types.Struct)
-		return ok && holds(s)
+		return ok && mayHoldSlice(s)
 	case *types.Struct:
 		for f := range u.Fields() {
 			if _, ok := f.Type().Underlying().(*types.Slice); ok {
@@ -176,7 +176,7 @@ func holds(t types.Type) bool {
 // isContainer reports whether t is a type that has slices as elements or fields.
 func isContainer(t types.Type) bool {
 	s, ok := t.Underlying().(*types.Slice)
-	return !ok && holds(t) || ok && isSliceOfSlices(s)
+	return !ok && mayHoldSlice(t) || ok && isSliceOfSlices(s)
 }
 
 func loads(addr ssa.Value) (out []ssa.Value) {

@@ -19,10 +19,10 @@ func (a *flow) heldUntilExec() {
 
 func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
 	memory, found := locate(arg), false
-	search(call, false, func(i ssa.Instruction) bool {
+	walkAfter(call, false, func(i ssa.Instruction) bool {
 		if end, ok := i.(*ssa.Call); ok && a.endsLife(end, arg) {
 			f, _ := callee(&end.Call)
-			search(end, false, func(i ssa.Instruction) bool {
+			walkAfter(end, false, func(i ssa.Instruction) bool {
 				if exec, ok := i.(*ssa.Call); ok && !found && executes(exec, pipeline, 0) {
 					found = true
 					what := "a slice"
@@ -45,7 +45,7 @@ func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	if r == nil {
 		return slices.ContainsFunc(a.derived[arg], func(v ssa.Value) bool {
 			s := states{{root: v}: {bits: valid, link: a.lent[v].owner, peeked: a.lent[v].peeked}}
-			if fn := local(&call.Call); fn != nil {
+			if fn := localCallee(&call.Call); fn != nil {
 				for n, arg := range call.Call.Args {
 					a.lentArgument(s, fn, fn.Params[n], arg, call.Pos())
 				}
@@ -90,12 +90,12 @@ func executes(call *ssa.Call, pipeline loc, depth int) bool {
 	if f, _ := callee(&call.Call); f != nil && nameOf(f) == "redisbuf.Pipeline.Exec" {
 		return passes(call, pipeline)
 	}
-	fn := local(&call.Call)
+	fn := localCallee(&call.Call)
 	if fn == nil || depth > 3 {
 		return false
 	}
 	for n, arg := range call.Call.Args {
-		path, ok := pipeline.within(locate(arg))
+		path, ok := pipeline.pathFrom(locate(arg))
 		for inner := range instructions[*ssa.Call](fn) {
 			if ok && executes(inner, loc{fn.Params[n], path}, depth+1) {
 				return true
@@ -109,10 +109,10 @@ func passes(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(call.Call.Args, func(v ssa.Value) bool { return locate(v) == l })
 }
 
-// search follows all paths of execution that start after the instruction i, and calls visit for
+// walkAfter follows all paths of execution that start after the instruction i, and calls visit for
 // each instruction. It leaves a path when visit returns true. If forward is true, it also leaves a
 // path before a new loop iteration.
-func search(i ssa.Instruction, forward bool, visit func(ssa.Instruction) bool) {
+func walkAfter(i ssa.Instruction, forward bool, visit func(ssa.Instruction) bool) {
 	seen := map[*ssa.BasicBlock]bool{}
 	var block func(b *ssa.BasicBlock, from int)
 	block = func(b *ssa.BasicBlock, from int) {

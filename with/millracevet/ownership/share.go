@@ -24,8 +24,8 @@ func shareKey(v ssa.Value) (loc, bool) {
 	return l, pointer && singles[typeName(t)]
 }
 
-// share records that another goroutine uses the target of pointer v.
-func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
+// markShared records that another goroutine uses the target of pointer v.
+func (a *flow) markShared(s states, v ssa.Value, pos token.Pos) {
 	l, ok := shareKey(v)
 	if !ok {
 		return
@@ -96,8 +96,8 @@ func failsTest(f *types.Func) bool {
 
 var fails = fields("Error Errorf Fail FailNow Fatal Fatalf Skip Skipf SkipNow")
 
-// starts lists functions that call their argument on another goroutine.
-var starts = fields("Go AfterFunc")
+// starters lists functions that call their argument on another goroutine.
+var starters = fields("Go AfterFunc")
 
 var waits = fields("Wait Lock RLock TryLock Do Acquire")
 

@@ -16,7 +16,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.Alloc:
 		if t := i.Type().(*types.Pointer).Elem(); ownerValue(t) {
 			l := loc{root: i}
-			a.leak(l, s[l], s[l].acquired)
+			a.reportLeak(l, s[l], s[l].acquired)
 			s[l] = state{bits: empty}
 			if a.aliased(i) {
 				delete(s, l)
@@ -47,7 +47,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 				l = locate(u.X)
 			}
 			if st, ok := s[l]; ok && st.bits == owned {
-				st.bits, st.by, st.choice, st.onError, st.onOK = pending, i, n, owned, sent
+				st.bits, st.decider, st.choice, st.onError, st.onOK = pending, i, n, owned, sent
 				st.ended = c.Pos
 				s[l] = st
 				a.ended[l] = true
@@ -58,13 +58,13 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.Call:
 		a.call(s, i)
 		if v := result(i); v != nil && ownerValue(v.Type()) && !onHeap(i) && !storedLocally(v) {
-			a.give(s, i, v) // a variable without an address
+			a.recordOwner(s, i, v) // a variable without an address
 		}
 	case *ssa.Defer:
 		a.deferCall(s, &i.Call)
 	case *ssa.Go:
 		for _, arg := range i.Call.Args {
-			a.share(s, arg, i.Pos())
+			a.markShared(s, arg, i.Pos())
 			a.handOn(s, arg)
 		}
 	case *ssa.MakeClosure:
@@ -78,7 +78,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.Return:
 		for l, st := range s {
 			if !a.returns(i, l) {
-				a.leak(l, st, i.Pos())
+				a.reportLeak(l, st, i.Pos())
 			}
 		}
 		a.returnLent(s, i)
@@ -119,7 +119,7 @@ func (a *flow) set(s states, l loc, b bits) {
 
 func (a *flow) returns(r *ssa.Return, l loc) bool {
 	for _, v := range r.Results {
-		if locate(stored(v)) == l {
+		if locate(storedValue(v)) == l {
 			return true
 		}
 	}
@@ -129,11 +129,11 @@ func (a *flow) returns(r *ssa.Return, l loc) bool {
 // storedLocally reports whether v is assigned to a variable of the function.
 func storedLocally(v ssa.Value) bool {
 	for _, r := range referrers(v) {
-		if st, ok := r.(*ssa.Store); ok && locate(st.Addr).local() {
+		if st, ok := r.(*ssa.Store); ok && locate(st.Addr).isLocal() {
 			return true
 		}
 	}
-	return len(referrers(v)) == 0 // see dropped
+	return len(referrers(v)) == 0 // see reportDropped
 }
 
 // store handles the assignment of an owner, or of a pointer to an owner.
@@ -144,8 +144,8 @@ func (a *flow) store(s states, i *ssa.Store) {
 	to := locate(i.Addr)
 	pointer := loc{to.root, to.path + "*"}
 	for l, st := range s { // a pointer variable changes
-		_, changes := l.within(pointer)
-		if _, other := st.link.within(pointer); changes || other && st.bits&(valid|stale) != 0 {
+		_, changes := l.pathFrom(pointer)
+		if _, other := st.link.pathFrom(pointer); changes || other && st.bits&(valid|stale) != 0 {
 			delete(s, l)
 		}
 	}
@@ -154,7 +154,7 @@ func (a *flow) store(s states, i *ssa.Store) {
 		a.handOn(s, i.Val)
 		return
 	}
-	if !to.local() {
+	if !to.isLocal() {
 		delete(s, to)
 		return
 	}
@@ -225,12 +225,12 @@ func onHeap(call *ssa.Call) bool {
 
 // decideLater makes st depend on the outcome of a call. The argument by is the error or boolean
 // that the call returns. If the program ignores by, decideLater assumes that the call succeeds.
-func decideLater(st *state, by ssa.Value, onError, onOK bits) {
-	if by == nil || len(referrers(by)) == 0 {
+func decideLater(st *state, decider ssa.Value, onError, onOK bits) {
+	if decider == nil || len(referrers(decider)) == 0 {
 		st.bits = onOK
 		return
 	}
-	st.bits, st.by, st.onError, st.onOK = pending, by, onError, onOK
+	st.bits, st.decider, st.onError, st.onOK = pending, decider, onError, onOK
 }
 
 // load handles the instructions that use the owner loaded by u.
@@ -243,13 +243,13 @@ func (a *flow) load(s states, u *ssa.UnOp) {
 	for _, r := range referrers(u) {
 		switch r := r.(type) {
 		case *ssa.Store:
-			if locate(r.Addr).local() {
+			if locate(r.Addr).isLocal() {
 				continue // see store
 			}
 			a.set(s, l, unknown)
 		case *ssa.Select: // see transfer
 		case *ssa.Send:
-			a.use(s, l, r.Pos(), "send")
+			a.checkUse(s, l, r.Pos(), "send")
 			a.set(s, l, sent)
 			st = s[l]
 			st.ended = r.Pos()
@@ -274,8 +274,8 @@ func (a *flow) load(s states, u *ssa.UnOp) {
 	}
 }
 
-// use reports an error if l has been released, taken or sent.
-func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
+// checkUse reports an error if l has been released, taken or sent.
+func (a *flow) checkUse(s states, l loc, pos token.Pos, verb string) {
 	st := s[l]
 	if !a.reporting {
 		return
@@ -353,7 +353,7 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 		calledHere = calledHere && isCall && call.Call.Value == m
 		if isCall {
 			f, _ := callee(&call.Call)
-			concurrent = concurrent || f != nil && starts[f.Name()]
+			concurrent = concurrent || f != nil && starters[f.Name()]
 		}
 		if _, isGo := r.(*ssa.Go); isGo {
 			concurrent = true
@@ -363,7 +363,7 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 		return // see otherCall
 	}
 	fn := m.Fn.(*ssa.Function)
-	if f, ok := bound(m); ok {
+	if f, ok := boundMethod(m); ok {
 		r := rules[nameOf(f)]
 		if deferred {
 			return // see deferCall
@@ -390,7 +390,7 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 			}
 		}
 		if concurrent && usesAlone(fn, fn.FreeVars[i]) {
-			a.share(s, b, fn.Pos())
+			a.markShared(s, b, fn.Pos())
 		}
 	}
 }
@@ -441,7 +441,7 @@ func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 // implementations returns the functions of this package that a call may execute. It returns nil if
 // other packages can implement the interface.
 func (c *checker) implementations(call *ssa.CallCommon) (fns []*ssa.Function) {
-	if fn := local(call); fn != nil {
+	if fn := localCallee(call); fn != nil {
 		return []*ssa.Function{fn}
 	}
 	n, ok := types.Unalias(call.Value.Type()).(*types.Named)

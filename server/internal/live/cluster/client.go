@@ -74,10 +74,10 @@ func (c *directoryClient) ask(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// answered records whether the cluster's directory has answered a call, and logs when the directory
-// stops answering or answers again. The parameter err is the error of the call. answered returns
-// false if err means that the directory could not be reached.
-func (c *directoryClient) answered(err error) bool {
+// noteAnswer records whether the cluster's directory has answered a call, and logs when the
+// directory stops answering or answers again. The parameter err is the error of the call.
+// noteAnswer returns false if err means that the directory could not be reached.
+func (c *directoryClient) noteAnswer(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)
 	if c.ctx.Err() != nil {

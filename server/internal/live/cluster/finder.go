@@ -24,13 +24,14 @@ type ownerFinder struct {
 	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if the owner is known without a lookup in the cluster's
-// directory. If the stream is known to have no owner, cached returns an Owner with an empty Node.
-func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
-	if o, ok := f.leases.held(name); ok {
+// cachedOwner returns the owner of a stream if the owner is known without a lookup in the cluster's
+// directory. If the stream is known to have no owner, cachedOwner returns an Owner with an empty
+// Node.
+func (f *ownerFinder) cachedOwner(name string) (o Owner, ok bool) {
+	if o, ok := f.leases.heldOwner(name); ok {
 		return o, true
 	}
-	o, checked, ok := f.owners.last(name)
+	o, checked, ok := f.owners.lastOwner(name)
 	switch {
 	case !ok:
 		return Owner{}, false
@@ -44,7 +45,7 @@ func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 // of a lease before it asks the cluster's directory again. While the directory cannot be reached,
 // Owner returns the last known owner. Any other error means that the owner is not known.
 func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
-	o, ok := f.cached(name)
+	o, ok := f.cachedOwner(name)
 	if !ok {
 		answer := f.lookups.DoChan(name, func() (any, error) { return f.lookup(name) })
 		select {
@@ -68,13 +69,13 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	err := f.client.ask(func(ctx context.Context) error {
 		callStart := time.Now()
 		o, err := f.client.directory.Lookup(ctx, name)
-		if !f.client.answered(err) {
+		if !f.client.noteAnswer(err) {
 			return err
 		}
 		f.leases.setOwner(name, o, callStart)
 		return nil
 	})
-	if last, _ := f.cached(name); err == nil || last.Node != "" {
+	if last, _ := f.cachedOwner(name); err == nil || last.Node != "" {
 		return last, nil
 	}
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)

@@ -142,7 +142,7 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
 		Stream: l.name, Node: t.self, Seen: t.owners.seen(l.name), Takeover: t.takeover})
-	t.client.answered(err)
+	t.client.noteAnswer(err)
 	if other, taken := errors.AsType[*TakenError](err); taken {
 		t.refused.Add(1)
 		t.setOwner(l.name, other.Owner, begun)
@@ -184,9 +184,10 @@ func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
 	}
 }
 
-// held reports whether this node has a lease of a stream. If so, held also returns this node as the
-// owner. The Epoch of this Owner is 0 if the cluster's directory has not granted the lease yet.
-func (t *leaseTable) held(name string) (o Owner, ok bool) {
+// heldOwner reports whether this node has a lease of a stream. If so, heldOwner also returns this
+// node as the owner. The Epoch of this Owner is 0 if the cluster's directory has not granted the
+// lease yet.
+func (t *leaseTable) heldOwner(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.leases[name]; l != nil {
@@ -274,7 +275,7 @@ func (t *leaseTable) renew() {
 		if t.client.Reachable() {
 			t.peers.nextRound()
 		}
-		t.attempt(t.client.ctx, true)
+		t.renewOnce(t.client.ctx, true)
 		t.claimLate(begun.Add(t.client.leaseTime / attempts))
 		for waiting := true; waiting; {
 			select {
@@ -282,7 +283,7 @@ func (t *leaseTable) renew() {
 				waiting = false
 			case <-t.news:
 				if t.client.Reachable() { // otherwise the next round reports them
-					t.attempt(t.client.ctx, false)
+					t.renewOnce(t.client.ctx, false)
 				}
 			case <-t.client.ctx.Done():
 				return
@@ -291,9 +292,9 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt reports released leases to the cluster's directory, and renews leases. If renewAll is
+// renewOnce reports released leases to the cluster's directory, and renews leases. If renewAll is
 // false, attempt renews only the leases for which lease.Tell was called since the last renewal.
-func (t *leaseTable) attempt(ctx context.Context, renewAll bool) {
+func (t *leaseTable) renewOnce(ctx context.Context, renewAll bool) {
 	begun := time.Now()
 	var tried []*lease
 	var owned []Ownership
@@ -328,7 +329,7 @@ func (t *leaseTable) attempt(ctx context.Context, renewAll bool) {
 			err = each
 		}
 	}
-	t.client.answered(err)
+	t.client.noteAnswer(err)
 	for i, l := range tried {
 		lost := errors.Is(errs[i], ErrLost)
 		switch {
@@ -402,7 +403,7 @@ func (t *leaseTable) releaseAll() {
 		t.leave(l)
 	}
 	t.mu.Unlock()
-	t.attempt(context.Background(), false)
+	t.renewOnce(context.Background(), false)
 }
 
 func (t *leaseTable) size() int {

@@ -79,7 +79,7 @@ func (n *Node) Start(hub Hub) {
 func (n *Node) Drain() {
 	n.leases.drain()
 	if n.Reachable() {
-		n.leases.attempt(n.ctx, true)
+		n.leases.renewOnce(n.ctx, true)
 	}
 }
 
@@ -115,7 +115,7 @@ func (n *Node) Peers() []string { return n.peers.list() }
 func (n *Node) handleEvent(e Event) {
 	switch {
 	case e == Event{}:
-		n.owners.missed()
+		n.owners.noteMissed()
 	case e.Stream == "":
 		if e.Owner.Node != n.cfg.Self {
 			n.peers.markAlive(e.Owner.Node)

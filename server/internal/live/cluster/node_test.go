@@ -361,7 +361,7 @@ func TestPeers(t *testing.T) {
 		}
 		for i := range maxPeers + 10 {
 			node := fmt.Sprint("http://real:", i)
-			a.cfg.Secret.note(node, func(n *knownNode) { n.proven = true })
+			a.cfg.Secret.updateNode(node, func(n *knownNode) { n.proven = true })
 			a.handleEvent(Event{Owner: Owner{Node: node}})
 		}
 		if got := len(a.Peers()); got != maxPeers {

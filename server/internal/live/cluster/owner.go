@@ -94,10 +94,10 @@ func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, and the time at which this node last learned the
-// owner. If the stream has no owner, or if this node is the owner, the result is Owner{}. ok is
+// lastOwner returns the last known owner of a stream, and the time at which this node last learned
+// the owner. If the stream has no owner, or if this node is the owner, the result is Owner{}. ok is
 // false if nothing is known.
-func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
+func (t *ownerTable) lastOwner(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.records[name]
@@ -147,9 +147,9 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed makes this node look up the owner of each stream again. It is called when this node may
-// have missed events.
-func (t *ownerTable) missed() {
+// noteMissed makes this node look up the owner of each stream again. It is called when this node
+// may have missed events.
+func (t *ownerTable) noteMissed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range t.records {

@@ -69,12 +69,12 @@ func (p *puller) startPull(name string) {
 	}
 }
 
-// wanted reports whether the caller must continue to read a stream from its owner. It returns false
-// in three cases:
+// stillWanted reports whether the caller must continue to read a stream from its owner. It returns
+// false in three cases:
 //   - Viewers no longer want the stream.
 //   - p is closed.
 //   - startPull has started another goroutine that reads the stream.
-func (p *puller) wanted(name string) bool {
+func (p *puller) stillWanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // from now on startPull may start another pull of the stream
 	p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *puller) wanted(name string) bool {
 func (p *puller) pull(name string) {
 	wait := pullPause
 	warned := false
-	for p.wanted(name) {
+	for p.stillWanted(name) {
 		ctx, cancel := context.WithTimeout(p.ctx, askAgain)
 		owner, err := p.finder.awaitOwner(ctx, name)
 		cancel()

@@ -158,13 +158,13 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed must be called with the result err of every Redis command. It returns the error for the
-// caller. If err shows that the server belongs to a Redis Cluster, but the address is for a single
-// server, the returned error is errSharded. Otherwise it is err.
+// checkError must be called with the result err of every Redis command. It returns the error for
+// the caller. If err shows that the server belongs to a Redis Cluster, but the address is for a
+// single server, the returned error is errSharded. Otherwise it is err.
 //
-// If a Redis Cluster has sent no reply, another master may have the hash slot now. failed then
+// If a Redis Cluster has sent no reply, another master may have the hash slot now. checkError then
 // makes go-redis reload its table of slots at once. Otherwise go-redis could take up to a minute.
-func (d *Redis) failed(ctx context.Context, err error) error {
+func (d *Redis) checkError(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
 	case ok && err != nil && !errors.As(err, &reply):
@@ -187,7 +187,7 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 		live.StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(),
 		d.channel, c.Stream).StringSlice()
 	if err != nil {
-		return 0, d.failed(ctx, err)
+		return 0, d.checkError(ctx, err)
 	}
 	o, err := parseOwner(reply)
 	if err == nil && o.Node != "" {
@@ -246,11 +246,11 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	errs := make([]error, len(owned))
 	for i, cmd := range cmds {
 		kept, err := cmd.Bool()
-		if errs[i] = d.failed(ctx, err); err == nil && !kept {
+		if errs[i] = d.checkError(ctx, err); err == nil && !kept {
 			errs[i] = ErrLost
 		}
 	}
-	return errs, d.failed(ctx, alive.Err())
+	return errs, d.checkError(ctx, alive.Err())
 }
 
 // exec sends the commands that are queued in pipe. If the commands cannot be sent, exec stores the
@@ -273,7 +273,7 @@ func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 	}
 	reply, err := lookupScript.Run(ctx, d.rdb, []string{d.key(stream)}).StringSlice()
 	if err != nil {
-		return Owner{}, d.failed(ctx, err)
+		return Owner{}, d.checkError(ctx, err)
 	}
 	if len(reply) == 0 {
 		return Owner{}, ErrNoOwner

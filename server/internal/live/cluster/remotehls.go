@@ -147,11 +147,11 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 			if err == nil {
 				return out, nil // with status 503
 			}
-			return Object{}, h.absent(ctx, q, err)
+			return Object{}, h.absentError(ctx, q, err)
 		}
 		out.Body.Release()
 		if errors.Is(err, ErrNoOwner) && !q.isPlaylist() { // a new owner will not have the object
-			return Object{}, h.absent(ctx, q, err)
+			return Object{}, h.absentError(ctx, q, err)
 		}
 		if lost != nil {
 			until, cancel := context.WithDeadline(ctx, deadline)
@@ -163,9 +163,9 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns the error that a player gets after a request has failed with the error err. If the
-// stream existed recently, or seems to exist, the error asks the player to try again.
-func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
+// absentError returns the error that a player gets after a request has failed with the error err.
+// If the stream existed recently, or seems to exist, the error asks the player to try again.
+func (h *RemoteHLS) absentError(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
 		out, found := h.Load(ctx, &HLSRequest{Stream: q.Stream, Object: hlslive.MasterName})

@@ -115,18 +115,18 @@ func (s *Secret) Check(res *http.Response) (retry bool, err error) {
 		return false, errNoProof
 	case res.StatusCode == http.StatusUnauthorized && len(shown) == challengeSize &&
 		shown != p.challenge:
-		s.note(node, func(n *knownNode) { n.challenge = shown })
+		s.updateNode(node, func(n *knownNode) { n.challenge = shown })
 		return true, errChallenged
 	case !hmac.Equal([]byte(shown), []byte(s.mac("server", node, p, req, req.URL.RequestURI()))):
 		return false, fmt.Errorf("%w (status %d)", errNoProof, res.StatusCode)
 	}
-	s.note(node, func(n *knownNode) { n.proven = true })
+	s.updateNode(node, func(n *knownNode) { n.proven = true })
 	return false, nil
 }
 
-// note calls the function change with the entry of another node. If there is no entry, note adds an
-// entry first. s.mu is held while change runs.
-func (s *Secret) note(node string, change func(n *knownNode)) {
+// updateNode calls the function change with the entry of another node. If there is no entry,
+// updateNode adds an entry first. s.mu is held while change runs.
+func (s *Secret) updateNode(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[node]
@@ -173,18 +173,18 @@ const (
 // Admit checks whether the sender of a request has proved that it knows the cluster's token. The
 // parameter answer is the header of the response. If the proof is valid, Admit adds the proof of
 // this node to this header. If the sender needs a new challenge, Admit adds the challenge instead.
-func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
+func (s *Secret) Admit(header http.Header, req *http.Request) Verdict {
 	p, mac, ok := parseProof(req.Header.Get(HeaderProof))
 	switch {
 	case !ok:
 		return Refused
 	case !s.isChallenge(p.challenge):
-		answer.Set(HeaderProof, s.newChallenge())
+		header.Set(HeaderProof, s.newChallenge())
 		return Challenged
 	case !hmac.Equal([]byte(mac), []byte(s.mac("client", s.self, p, req, req.RequestURI))):
 		return Refused
 	}
-	answer.Set(HeaderProof, s.mac("server", s.self, p, req, req.RequestURI))
+	header.Set(HeaderProof, s.mac("server", s.self, p, req, req.RequestURI))
 	return Proved
 }
 

@@ -207,7 +207,7 @@ func TestChallengesEnd(t *testing.T) {
 			t.Error("it has not ended")
 		}
 		for i := range 3 * maxKnown {
-			s.note(fmt.Sprint("http://h:", i), func(n *knownNode) { n.proven = i < 10 })
+			s.updateNode(fmt.Sprint("http://h:", i), func(n *knownNode) { n.proven = i < 10 })
 		}
 		if len(s.nodes) != maxKnown || !s.Proven("http://h:3") {
 			t.Errorf("%d nodes are known", len(s.nodes))

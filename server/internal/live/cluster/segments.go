@@ -95,9 +95,9 @@ type SegmentStats struct {
 //   - lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of this
 //     duration.
 //   - keep is how long an object or playlist state is stored.
-func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
+func OpenRedisSegments(address, password, prefix string, lease, expiry time.Duration,
 	log *slog.Logger) (*Segments, error) {
-	s, err := openRedisStore(address, password, prefix, lease, keep)
+	s, err := openRedisStore(address, password, prefix, lease, expiry)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type mp4Maker struct {
 
 	gap     flvstream.VideoGap
 	placed  bool    // the file has a frame
-	resumed *uint32 // the latest value of Facts.Resumed that place has handled
+	resumed *uint32 // the latest value of Facts.Resumed that retime has handled
 	shift   uint32  // total length of the removed gaps, in ms; subtracted from all timestamps
 	last    uint32  // timestamp of the last frame in the file
 }
@@ -71,14 +71,14 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	m.gap.Open = source.Facts.NoVideo.Load()
 	// Limit the size of a fragment so that each fragment fits into the ring.
 	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom)
-	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)),
+	m.muxer = mp4.NewMuxer(mp4.Tracks(source.hasTracks()), mp4.MaxWaitBytes(int(fits)),
 		mp4.Clock(time.Now))
 	return m.Conversion
 }
 
-// tracks reports whether the stream has video and audio. Before the first frame, it reports the
-// tracks that the publisher has announced.
-func (s *Source) tracks() (video, audio bool) {
+// hasTracks reports whether the stream has video and audio. Before the first frame, it reports the
+// hasTracks that the publisher has announced.
+func (s *Source) hasTracks() (video, audio bool) {
 	if s.Begun {
 		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil
 	}
@@ -88,9 +88,9 @@ func (s *Source) tracks() (video, audio bool) {
 func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	err := m.checkTracks(&t)
 	if err == nil {
-		err = m.place(&t, afterLoss)
+		err = m.retime(&t, afterLoss)
 	}
-	starts := m.starts(&t)
+	starts := m.isStart(&t)
 	if m.fresh = m.fresh || starts; err == nil && m.changed && m.fresh {
 		err = ErrNewInit
 	}
@@ -150,20 +150,20 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers can start at the tag t. They can start at a keyframe, or at an
+// isStart reports whether viewers can start at the tag t. They can start at a keyframe, or at an
 // audio frame of a stream without video. The result may be wrong if t is not the publisher's newest
 // tag, because m.source.Facts describes the stream at the newest tag.
-func (m *mp4Maker) starts(t *flv.Tag) bool {
+func (m *mp4Maker) isStart(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
 		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place adjusts the timestamp of the tag t to the time in the file. If frames before t are missing,
-// or if the stream waited for its publisher, the timestamps have a gap, and place removes the gap.
-// If the gap stayed in the file, browsers would resume the audio at once, and the video would stay
-// behind the audio by the length of the gap.
-func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
+// retime adjusts the timestamp of the tag t to the time in the file. If frames before t are
+// missing, or if the stream waited for its publisher, the timestamps have a gap, and retime removes
+// the gap. If the gap stayed in the file, browsers would resume the audio at once, and the video
+// would stay behind the audio by the length of the gap.
+func (m *mp4Maker) retime(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}

@@ -47,7 +47,7 @@ func (r *rig) tick(frames, size int, key bool) {
 		}
 		key = false
 	}
-	r.loop.round()
+	r.loop.writeHealthy()
 }
 
 // receive reads what a tick has sent. It runs on this goroutine, because AllocsPerRun leaves one

@@ -89,15 +89,16 @@ func (f *Fanout) Serve(v *Viewer) {
 
 // add chooses a loop for v, and stores the loop in v.loop. The caller must then call v.loop.serve.
 func (f *Fanout) add(v *Viewer) {
-	v.loop = f.pick(v.pause)
+	v.loop = f.pickLoop(v.pause)
 	f.src.Counters.addViewer(v.conn.path())
 	v.loop.add(v)
 }
 
-// pick returns the loop for a new viewer, and adds 1 to the loop's number of viewers. Of the loops
-// with the given pause, it is the one with the fewest viewers. If each of these loops has at least
-// loopViewers viewers, and there are fewer of them than processors, pick returns a new loop.
-func (f *Fanout) pick(pause time.Duration) *loop {
+// pickLoop returns the loop for a new viewer, and adds 1 to the loop's number of viewers. Of the
+// loops with the given pause, it is the one with the fewest viewers. If each of these loops has at
+// least loopViewers viewers, and there are fewer of them than processors, pickLoop returns a new
+// loop.
+func (f *Fanout) pickLoop(pause time.Duration) *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var least *loop
@@ -124,7 +125,7 @@ func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range f.loops {
-		sum.Add(l.report())
+		sum.Add(l.lagReport())
 	}
 	return sum
 }

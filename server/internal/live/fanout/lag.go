@@ -82,11 +82,11 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	return ringLag
 }
 
-// exceeds compares the lag of a viewer with the limits in allowance. It returns the Reason for the
-// first limit that is exceeded, or Connected if there is none. Until the viewer has caught up for
-// the first time, the lag with which the viewer started does not count. The caller must hold
+// exceededLimit compares the lag of a viewer with the limits in allowance. It returns the Reason
+// for the first limit that is exceeded, or Connected if there is none. Until the viewer has caught
+// up for the first time, the lag with which the viewer started does not count. The caller must hold
 // Viewer.mu.
-func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
+func (l *lagMeter) exceededLimit(allowance, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
 		lag.Frames -= l.start.Frames

@@ -21,7 +21,7 @@ func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	}
 	lag := func() broadcast.Lag {
 		t.Helper()
-		if err := v.take(); err != nil {
+		if err := v.takeBatch(); err != nil {
 			t.Fatal(err)
 		}
 		lag := v.behindBy(0)

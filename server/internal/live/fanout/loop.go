@@ -70,7 +70,7 @@ func (l *loop) addDetached(v *Viewer) {
 // run is the loop's goroutine. It ends when the loop has no viewers.
 func (l *loop) run(news *broadcast.Watcher) {
 	defer news.Stop()
-	defer l.contain()
+	defer l.recoverLoop()
 	tick := time.NewTimer(inspectEvery)
 	defer tick.Stop()
 	pause := time.NewTimer(l.pause)
@@ -79,7 +79,7 @@ func (l *loop) run(news *broadcast.Watcher) {
 	for ticking := true; ; {
 		select {
 		case <-signal:
-			l.round()
+			l.writeHealthy()
 			if l.pause > 0 {
 				signal = nil
 				pause.Reset(l.pause)
@@ -114,9 +114,9 @@ func (l *loop) checkViewers() (detached, ended bool) {
 	return len(l.detached) > 0, !l.running
 }
 
-// round writes the new frames to every viewer in l.healthy, without waiting. A viewer with a full
-// socket gets its own goroutine.
-func (l *loop) round() {
+// writeHealthy writes the new frames to every viewer in l.healthy, without waiting. A viewer with a
+// full socket gets its own goroutine.
+func (l *loop) writeHealthy() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stay := l.healthy[:0]
@@ -136,10 +136,10 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge must be called when v has a reply to send, or has been paused or resumed. If v has a
+// wakeViewer must be called when v has a reply to send, or has been paused or resumed. If v has a
 // goroutine that waits for frames, nudge wakes that goroutine. If v is healthy, it has no
-// goroutine. nudge then moves v to l.detached and starts one.
-func (l *loop) nudge(v *Viewer) {
+// goroutine. wakeViewer then moves v to l.detached and starts one.
+func (l *loop) wakeViewer(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,10 +152,10 @@ func (l *loop) nudge(v *Viewer) {
 
 // serve is the goroutine of the detached viewer v. It ends when v ends or becomes healthy.
 func (l *loop) serve(v *Viewer) {
-	defer l.containOne(v)
+	defer l.recoverViewer(v)
 	for v.catchUp() {
 		if v.conn.path() == pathWritev {
-			if l.adopt(v) {
+			if l.makeHealthy(v) {
 				return
 			}
 			continue
@@ -166,8 +166,9 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt makes the detached viewer v healthy. It returns false if v has ended or its socket is full.
-func (l *loop) adopt(v *Viewer) bool {
+// makeHealthy makes the detached viewer v healthy. It returns false if v has ended or its socket is
+// full.
+func (l *loop) makeHealthy(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
@@ -175,7 +176,7 @@ func (l *loop) adopt(v *Viewer) bool {
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
-	if v.hasEnded() { // remove may have missed v, because v was not in healthy
+	if v.hasEnded() { // finishHealthy may have missed v, because v was not in healthy
 		return false
 	}
 	l.detached = deleteViewer(l.detached, v)
@@ -189,9 +190,9 @@ func (l *loop) leave(v *Viewer) {
 	l.detached = deleteViewer(l.detached, v)
 }
 
-// remove removes v, which has ended, from l.healthy, and calls v.finish. If v is detached, remove
-// does nothing, because the goroutine of v calls v.finish.
-func (l *loop) remove(v *Viewer) {
+// finishHealthy removes v, which has ended, from l.healthy, and calls v.finish. If v is detached,
+// remove does nothing, because the goroutine of v calls v.finish.
+func (l *loop) finishHealthy(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
 	if found {
@@ -209,13 +210,13 @@ func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
 	v.conn.abort(false) // if v had ended before, its connection may still be open
-	l.remove(v)
+	l.finishHealthy(v)
 }
 
 // finish releases a viewer that was removed from l.healthy. It runs in its own goroutine, because
 // it logs, and the log may block.
 func (l *loop) finish(v *Viewer) {
-	defer l.containOne(v)
+	defer l.recoverViewer(v)
 	v.finish()
 }
 
@@ -231,9 +232,9 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the combined lag of the loop's viewers. A viewer that is another node does not
+// lagReport returns the combined lag of the loop's viewers. A viewer that is another node does not
 // contribute to LagReport.Live, because a node has no player.
-func (l *loop) report() LagReport {
+func (l *loop) lagReport() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := l.seen
@@ -252,9 +253,9 @@ func (l *loop) report() LagReport {
 	return seen
 }
 
-// contain recovers from a panic of the loop's goroutine, so that the panic does not end the
+// recoverLoop recovers from a panic of the loop's goroutine, so that the panic does not end the
 // process. It disconnects the viewers of l. The next new viewer starts the loop's goroutine again.
-func (l *loop) contain() {
+func (l *loop) recoverLoop() {
 	cause := recover()
 	if cause == nil {
 		return
@@ -268,7 +269,7 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// A panic in round may leave v in both lists, l.healthy and l.detached. If v is in
+		// A panic in writeHealthy may leave v in both lists, l.healthy and l.detached. If v is in
 		// l.detached, v has its own goroutine, which releases v.
 		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // in a goroutine, because abandon logs
@@ -277,7 +278,7 @@ func (l *loop) contain() {
 	l.healthy = nil
 }
 
-func (l *loop) containOne(v *Viewer) {
+func (l *loop) recoverViewer(v *Viewer) {
 	if cause := recover(); cause != nil {
 		l.src.Log.Error("serving a viewer failed", "viewer", v.remote,
 			"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))

@@ -62,7 +62,7 @@ func TestViewerPausesBetweenBatches(t *testing.T) {
 func TestLoopsByPause(t *testing.T) {
 	f := newFixture(Config{})
 	for i, pause := range []time.Duration{0, time.Second, 0, time.Second} {
-		l := f.pick(pause)
+		l := f.pickLoop(pause)
 		if l.pause != pause || len(f.loops) != min(i+1, 2) {
 			t.Errorf("pick(%v): a loop with %v, and %d loops", pause, l.pause, len(f.loops))
 		}

@@ -42,7 +42,7 @@ type Viewer struct {
 	nudged chan struct{}
 
 	out      response
-	more     bool // take must be called again without waiting
+	more     bool // takeBatch must be called again without waiting
 	began    bool // frames were taken
 	finished bool
 	sent     atomic.Int64 // bytes of the response that were sent
@@ -50,9 +50,9 @@ type Viewer struct {
 	missed   broadcast.Missed
 	lag      lagMeter
 
-	reason atomic.Int32 // holds a Reason
-	paused atomic.Bool  // the client wants no frames at present
-	held   bool         // take has returned no frames because the client has paused
+	reason    atomic.Int32 // holds a Reason
+	paused    atomic.Bool  // the client wants no frames at present
+	wasPaused bool         // takeBatch has returned no frames because the client has paused
 
 	// mu guards replies, cursor and lag.start. The goroutine that serves the viewer may read cursor
 	// and lag.start without mu, but holds mu to replace them.
@@ -101,7 +101,7 @@ func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 func (v *Viewer) SetPaused(paused bool) {
 	v.paused.Store(paused)
 	if v.loop != nil {
-		v.loop.nudge(v)
+		v.loop.wakeViewer(v)
 	}
 }
 
@@ -117,7 +117,7 @@ func (v *Viewer) Reply(p []byte) bool {
 	}
 	v.mu.Unlock()
 	if room {
-		v.loop.nudge(v)
+		v.loop.wakeViewer(v)
 	}
 	return room
 }
@@ -207,7 +207,7 @@ func (v *Viewer) inspect(now int64) LagReport {
 	}
 	v.mu.Lock()
 	lag := v.behindBy(now)
-	why := v.lag.exceeds(v.src.Allowance, lag)
+	why := v.lag.exceededLimit(v.src.Allowance, lag)
 	v.mu.Unlock()
 	if why != Connected {
 		if v.fallBehind(why) && !v.lag.warned {

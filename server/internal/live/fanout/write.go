@@ -20,7 +20,7 @@ const (
 func (v *Viewer) writeNow(out *vector) writeState {
 	for !v.hasEnded() {
 		if v.out.empty() {
-			if v.take() != nil {
+			if v.takeBatch() != nil {
 				v.End(v.src.reason())
 				break
 			}
@@ -54,7 +54,7 @@ func (v *Viewer) catchUp() bool {
 			v.End(HungUp)
 			break
 		}
-		if v.take() != nil {
+		if v.takeBatch() != nil {
 			v.End(v.src.reason())
 			break
 		}
@@ -104,14 +104,14 @@ func (v *Viewer) noteSent(n int) {
 	v.session.Sent(n)
 }
 
-// take adds the queued replies and the next batch of the ring to v.out.pending, which must be
+// takeBatch adds the queued replies and the next batch of the ring to v.out.pending, which must be
 // empty.
 //
-// At the end of the ring, take returns io.EOF. If the response needs closing bytes, such as a last
-// chunk, one call adds these bytes and returns nil. Only the next call returns io.EOF.
-func (v *Viewer) take() error {
+// At the end of the ring, takeBatch returns io.EOF. If the response needs closing bytes, such as a
+// last chunk, one call adds these bytes and returns nil. Only the next call returns io.EOF.
+func (v *Viewer) takeBatch() error {
 	v.takeReplies()
-	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
+	if v.checkPaused() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
 		v.more = false
 		return nil
 	}
@@ -132,7 +132,7 @@ func (v *Viewer) take() error {
 		v.out.chunks.begin(pending.Len())
 	}
 	if b.Missed.Why != broadcast.NotMissed {
-		v.miss(b.Missed)
+		v.recordMissed(b.Missed)
 	}
 	return err
 }
@@ -144,16 +144,16 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v takes no frames because of a pause. After the pause, it moves v to the
-// position that Session.Restart returns.
-func (v *Viewer) holds() bool {
+// checkPaused reports whether v takes no frames because of a pause. After the pause, it moves v to
+// the position that Session.Restart returns.
+func (v *Viewer) checkPaused() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {
-		v.held = true
+		v.wasPaused = true
 		return true
 	}
-	if v.held {
-		v.held = false
+	if v.wasPaused {
+		v.wasPaused = false
 		start := v.session.Restart()
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -164,9 +164,9 @@ func (v *Viewer) holds() bool {
 	return false
 }
 
-// miss records that v has lost frames, because the ring has moved v forward. If Config.Drop is set,
-// miss ends v instead.
-func (v *Viewer) miss(m broadcast.Missed) {
+// recordMissed records that v has lost frames, because the ring has moved v forward. If Config.Drop
+// is set, recordMissed ends v instead.
+func (v *Viewer) recordMissed(m broadcast.Missed) {
 	if v.src.Drop {
 		v.End(lagReason(m.Why))
 		return

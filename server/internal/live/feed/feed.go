@@ -84,7 +84,7 @@ type Publisher struct {
 // Begin prepares f for the stream's first publisher. It must be called before the first tag.
 func (f *Feed) Begin(p Publisher) {
 	f.address, f.unkept = p.Address, p.Skipped
-	f.follow(p.Epoch)
+	f.preparePublisher(p.Epoch)
 	f.out.SetPublisher(p.Address)
 }
 
@@ -104,10 +104,10 @@ func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for a publisher with the given epoch. If the previous publisher has the same
-// epoch, and it is not 0, this node has reconnected to the owner of the stream. f then drops the
-// frames that the stream already has.
-func (f *Feed) follow(epoch uint64) {
+// preparePublisher prepares f for a publisher with the given epoch. If the previous publisher has
+// the same epoch, and it is not 0, this node has reconnected to the owner of the stream. f then
+// drops the frames that the stream already has.
+func (f *Feed) preparePublisher(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
 		f.overlap = nil
@@ -137,9 +137,9 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	f.presence.Note(t)
 	f.noteTracks(t, c)
 	if f.overlap != nil {
-		switch f.overlap.take(t, c, f.out.StartIsKept) {
+		switch f.overlap.classify(t, c, f.out.StartIsKept) {
 		case repeated:
-			f.leave(c)
+			f.discard(c)
 			return nil
 		case restarted:
 			f.continues = f.newContinuation()
@@ -154,7 +154,7 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 		f.facts.Resumed.Store(&last)
 	}
 	if f.continues != nil && !f.continues.Fit(&t, c, now, &f.starts, &f.preamble, &f.enc) {
-		f.leave(c)
+		f.discard(c)
 		return nil
 	}
 	if f.unkept > 2*c.Len()+flvstream.MaxUnkept {
@@ -167,8 +167,8 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	return f.write(t, c, now)
 }
 
-// leave releases a tag that is not published, and adds its size to f.unkept.
-func (f *Feed) leave(c *millrace.Chain) {
+// discard releases a tag that is not published, and adds its size to f.unkept.
+func (f *Feed) discard(c *millrace.Chain) {
 	f.unkept += c.Len()
 	c.Release()
 }
@@ -245,10 +245,10 @@ func (f *Feed) noteTrack(t flv.Tag) {
 //   - If audio is absent, its track is removed when start is true.
 //   - If video is absent, its track is removed at once. Without video, viewers can start at every
 //     audio frame.
-func (f *Feed) tracksChange(start bool) bool {
+func (f *Feed) tracksChange(canStart bool) bool {
 	was := f.preamble.Without
-	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
-	f.leaveOut(flv.TypeAudio, &f.preamble.Without.Audio, &f.facts.Audio, start)
+	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, canStart)
+	f.leaveOut(flv.TypeAudio, &f.preamble.Without.Audio, &f.facts.Audio, canStart)
 	return f.preamble.Without != was
 }
 
@@ -268,12 +268,12 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 // publishTracks publishes the frame in c after the set of tracks has changed. Later viewers get the
 // headers of the changed tracks. The parameter start says whether viewers can start at the frame.
 // publishTracks takes ownership of c.
-func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
+func (f *Feed) publishTracks(c *millrace.Chain, canStart bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
 	var preamble millrace.Chain
 	f.preamble.CloneTo(&preamble)
-	return f.out.ChangeTracks(c, &preamble, start)
+	return f.out.ChangeTracks(c, &preamble, canStart)
 }
 
 // repeatHeaders publishes the sequence headers of a returned track again, for viewers that came

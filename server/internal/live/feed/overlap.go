@@ -49,10 +49,10 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take compares the tag t from the owner with the tags that this node already has. It borrows c,
-// which holds all bytes of the tag. The function startIsKept must report whether the stream still
-// has a keyframe at which viewers can start.
-func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
+// classify compares the tag t from the owner with the tags that this node already has. It borrows
+// c, which holds all bytes of the tag. The function startIsKept must report whether the stream
+// still has a keyframe at which viewers can start.
+func (o *overlap) classify(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)
 	if o.joins && frame {

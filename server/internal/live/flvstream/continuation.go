@@ -69,7 +69,7 @@ func (n *Continuation) Fit(
 	if part := preamble.Part(*t); part != nil && sameTag(part, c) {
 		return false
 	}
-	if ts := n.time(t, now); ts != t.Timestamp {
+	if ts := n.newTimestamp(t, now); ts != t.Timestamp {
 		var moved millrace.Chain
 		enc.Retime(&moved, c, ts)
 		c.Release()
@@ -82,9 +82,9 @@ func (n *Continuation) Fit(
 // streamTime converts a time of the monotonic clock, in ns, to a timestamp of the stream, in ms.
 func (n *Continuation) streamTime(now int64) uint32 { return n.last + uint32((now-n.lastAt)/1e6) }
 
-// time returns the new timestamp of the tag t. Usually, this is the publisher's timestamp plus
-// n.shift. The current time, now, is in ns of the monotonic clock.
-func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
+// newTimestamp returns the new timestamp of the tag t. Usually, this is the publisher's timestamp
+// plus n.shift. The current time, now, is in ns of the monotonic clock.
+func (n *Continuation) newTimestamp(t *flv.Tag, now int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)
 	switch {

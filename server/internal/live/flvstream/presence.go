@@ -40,7 +40,7 @@ func (p *Presence) Note(t flv.Tag) {
 		p.video.sent = true
 		if frame {
 			p.video.without = 0
-			p.audio.wait(p.video.step(t.Timestamp))
+			p.audio.wait(p.video.noteFrame(t.Timestamp))
 		}
 	case flv.TypeAudio:
 		if !p.audio.sent {
@@ -48,14 +48,14 @@ func (p *Presence) Note(t flv.Tag) {
 		}
 		if frame {
 			p.audio.without = 0
-			p.video.wait(p.audio.step(t.Timestamp))
+			p.video.wait(p.audio.noteFrame(t.Timestamp))
 		}
 	}
 }
 
-// step records a frame with the timestamp ts. It returns the time since the track's previous frame,
-// in ms, but not more than longestStep.
-func (p *trackPresence) step(ts uint32) uint32 {
+// noteFrame records a frame with the timestamp ts. It returns the time since the track's previous
+// frame, in ms, but not more than longestStep.
+func (p *trackPresence) noteFrame(ts uint32) uint32 {
 	ahead := int32(ts - p.last)
 	if !p.timed || ahead < 0 {
 		ahead = 0

@@ -42,11 +42,11 @@ const (
 
 func (c *mediaClock) begin(date time.Time) {
 	c.date = date
-	c.compare()
+	c.restartComparison()
 }
 
-// compare restarts the comparison of the dates with the wall clock.
-func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
+// restartComparison restarts the comparison of the dates with the wall clock.
+func (c *mediaClock) restartComparison() { c.seen, c.least = 0, math.MaxInt64 }
 
 // add returns the duration and the date of f in the playlist. arrivalTime is the time when f
 // arrived. The caller sets restart if f does not continue the previous fragment.
@@ -67,7 +67,7 @@ func (c *mediaClock) add(f Fragment, restart bool, maxDuration time.Duration,
 		c.begin(arrivalTime)
 	}
 	if arrivalTime.Sub(c.last) > clockSlack {
-		c.compare()
+		c.restartComparison()
 	}
 	if c.last = arrivalTime; c.seen == 0 {
 		c.since = arrivalTime.Add(-duration)

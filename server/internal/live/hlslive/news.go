@@ -16,7 +16,7 @@ type news struct {
 }
 
 // tell wakes the waiting requests, and restarts the timer. The parameter is the target duration of
-// the playlist. tell is called when a part or segment has been added.
+// the playlist. wakeRequests is called when a part or segment has been added.
 func (n *news) tell(target time.Duration) {
 	n.silent = false
 	n.silence.Reset(max(silentTargets*target, time.Second))

@@ -97,17 +97,17 @@ const (
 	evenSlack = 5 * time.Millisecond
 )
 
-// interval returns the time between two keyframes, or 0 if it is unknown.
-func (p *probe) interval() time.Duration {
+// keyInterval returns the time between two keyframes, or 0 if it is unknown.
+func (p *probe) keyInterval() time.Duration {
 	if p.keys > 1 {
 		return p.group
 	}
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the durations of segments and parts can be chosen, and a first segment can
-// be made. If the stream has video, this also needs two keyframes, or a long wait for them.
-func (p *probe) enough() bool {
+// isEnough reports whether the durations of segments and parts can be chosen, and a first segment
+// can be made. If the stream has video, this also needs two keyframes, or a long wait for them.
+func (p *probe) isEnough() bool {
 	if len(p.list) == 0 {
 		return false
 	}
@@ -121,7 +121,7 @@ func (p *probe) enough() bool {
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
-	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
+	known := !p.movie().Video || p.keyInterval() > 0 || p.length() >= wait
 	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
@@ -130,7 +130,7 @@ func (p *probe) enough() bool {
 // the next keyframe, and must last at least minRest. The first segment therefore ends at least
 // minRest before this keyframe.
 func (p *probe) firstEnd() time.Duration {
-	interval := p.interval()
+	interval := p.keyInterval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
 		return min(p.length(), end-min(minRest, interval/4))
 	}
@@ -145,7 +145,7 @@ func (p *probe) firstEnd() time.Duration {
 // long GOP.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
-	switch group := p.interval(); {
+	switch group := p.keyInterval(); {
 	case !p.movie().Video:
 	case group > 0:
 		segment = (segment - earlyKey + group - 1) / group * group
@@ -158,13 +158,13 @@ func (p *probe) config() hls.Config {
 	return hls.Config{
 		// The epoch is unique, because no two nodes begin a window in the same microsecond.
 		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at),
-		Target: target, Part: min(p.part(), target), Segment: min(p.cfg.Segment, target),
+		Target: target, Part: min(p.partDuration(), target), Segment: min(p.cfg.Segment, target),
 		Segments: p.cfg.Segments, MaxBytes: p.cfg.MaxBytes,
 	}
 }
 
-// part returns the maximum duration of a part, in whole milliseconds. A part consists of whole
-// fragments, and must last at least 85% of the maximum.
+// partDuration returns the maximum duration of a part, in whole milliseconds. A part consists of
+// whole fragments, and must last at least 85% of the maximum.
 //
 // The maximum is at least Config.Part. If the stream has video, it is also at least videoPart.
 //
@@ -173,7 +173,7 @@ func (p *probe) config() hls.Config {
 //   - If the fragments are equally long, a whole number of them must last from 85% to 100% of the
 //     maximum.
 //   - Otherwise, each fragment must last at most 15% of the maximum.
-func (p *probe) part() time.Duration {
+func (p *probe) partDuration() time.Duration {
 	video := p.movie().Video
 	// The shortest and longest duration of a fragment with video, or of a fragment without video if
 	// the stream has no video.

@@ -80,7 +80,7 @@ func TestDurations(t *testing.T) {
 				f.End = at
 				p.add(f, new(millrace.Chain))
 			}
-			if tt.group == 0 && tt.movie.Video && p.enough() != (p.length() >= 4*time.Second) {
+			if tt.group == 0 && tt.movie.Video && p.isEnough() != (p.length() >= 4*time.Second) {
 				t.Errorf("enough after %v", p.length())
 			}
 			c := p.config()
@@ -110,7 +110,7 @@ func TestEnoughFragments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := probe{cfg: &defaults, source: &testSource{interval: tt.lasts}}
 			n := 0
-			for at := time.Duration(0); n < 100 && !p.enough(); n++ {
+			for at := time.Duration(0); n < 100 && !p.isEnough(); n++ {
 				f := Fragment{Movie: &mp4.Movie{Video: true},
 					FragmentInfo: mp4.FragmentInfo{Start: at, End: at + tt.lasts, Pictures: 1,
 						Key: true}}
@@ -133,7 +133,7 @@ func TestFirstSegmentEndsBeforeKeyframes(t *testing.T) {
 			source := &testSource{}
 			p := probe{cfg: &defaults, source: source}
 			n := 0
-			for ; n < 200 && !p.enough(); n++ {
+			for ; n < 200 && !p.isEnough(); n++ {
 				if n == known {
 					source.interval = time.Duration(group) * lasts
 				}

@@ -110,7 +110,7 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 		if w.err != nil {
 			return w.err
 		}
-		if w.fenced() {
+		if w.mayBeDisowned() {
 			return ErrElsewhere
 		}
 		if ok, err := done(); ok || err != nil {

@@ -107,15 +107,15 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that a new window continues the stored playlist s. minMSN is the smallest
-// media sequence number that the window may use. Its first fragment began at localDate by the clock
-// of this machine. precede returns the date of this fragment in the playlist: localDate, or the end
-// of s if that is later.
+// continueIn changes cfg so that a new window continues the stored playlist s. minMSN is the
+// smallest media sequence number that the window may use. Its first fragment began at localDate by
+// the clock of this machine. continueIn returns the date of this fragment in the playlist:
+// localDate, or the end of s if that is later.
 //
 // Players cannot continue s if it is empty or has ended, if it ends too far from localDate, or if
-// segments between s and minMSN are missing. precede then returns localDate, and only raises the
+// segments between s and minMSN are missing. continueIn then returns localDate, and only raises the
 // numbers in cfg above those of s.
-func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
+func (s *playlistState) continueIn(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target

@@ -31,7 +31,7 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 	} {
 		cfg := hls.Config{Epoch: 3, FirstMSN: 5, Target: time.Second, Part: 20 * time.Millisecond,
 			Segment: 3 * time.Second, Segments: 3, MaxBytes: 1 << 20}
-		shown := s.precede(&cfg, 0, at.Add(tt.comes))
+		shown := s.continueIn(&cfg, 0, at.Add(tt.comes))
 		if shown.Sub(at) != tt.shown || len(cfg.Past) != tt.past || cfg.Epoch != 10 ||
 			cfg.FirstMSN != 9 {
 			t.Errorf("%v: shown %v later, %+v, want the earlier segments and their epoch", tt.comes,

@@ -115,10 +115,10 @@ func (w *Window) Disown() {
 	w.owner = nil
 }
 
-// fenced reports whether another node may own the stream by now, for example because this process
-// was suspended. Players must then try again later, because a response of this node could
+// mayBeDisowned reports whether another node may own the stream by now, for example because this
+// process was suspended. Players must then try again later, because a response of this node could
 // contradict a response of the other node. The caller must hold w.mu.
-func (w *Window) fenced() bool {
+func (w *Window) mayBeDisowned() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
 
@@ -199,7 +199,7 @@ func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	}
 	before := w.window.Bytes()
 	if w.window.Shorten(maxBytes) {
-		w.tell()
+		w.wakeRequests()
 	}
 	return before - w.window.Bytes()
 }
@@ -229,7 +229,7 @@ func (w *Window) fill(ctx context.Context) error {
 			w.add(&clock, f, &c)
 			continue
 		}
-		if p.add(f, &c); p.enough() {
+		if p.add(f, &c); p.isEnough() {
 			if err := w.open(ctx, &p, &clock); err != nil {
 				return err
 			}
@@ -284,7 +284,7 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 		next := cfg
 		// Players cannot continue with a playlist of other tracks.
 		state.Ended = state.Ended || state.Media != "" && state.Media != file
-		date = state.precede(&next, w.first.MSN, localDate)
+		date = state.continueIn(&next, w.first.MSN, localDate)
 		if window, err = hls.NewWindow(next); err == nil {
 			return window, next, date, nil
 		}
@@ -316,7 +316,7 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	defer w.mu.Unlock()
 	if w.put(clock, f, body, time.Now()) {
 		w.save(false)
-		w.tell()
+		w.wakeRequests()
 	}
 }
 
@@ -344,11 +344,12 @@ func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
-	w.tell()
+	w.wakeRequests()
 }
 
-// tell drops the outdated playlists, and wakes the waiting requests. The caller must hold w.mu.
-func (w *Window) tell() {
+// wakeRequests drops the outdated playlists, and wakes the waiting requests. The caller must hold
+// w.mu.
+func (w *Window) wakeRequests() {
 	w.full, w.delta = nil, nil
 	w.news.tell(w.cfg.Target)
 }

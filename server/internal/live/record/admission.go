@@ -18,10 +18,10 @@ type admission struct {
 	bytes int64
 }
 
-// admitted reports whether the stream is to be recorded. It calls cfg.Admit when a recording
-// begins. If cfg.Admit fails, the stream is not recorded, and admitted calls cfg.Admit again after
-// retryAfter.
-func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
+// isAdmitted reports whether the stream is to be recorded. It calls cfg.Admit when a recording
+// begins. If cfg.Admit fails, the stream is not recorded, and isAdmitted calls cfg.Admit again
+// after retryAfter.
+func (a *admission) isAdmitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error
 		if a.ended, err = cfg.Admit(stream); err != nil {

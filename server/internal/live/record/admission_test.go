@@ -22,7 +22,7 @@ func TestAdmission(t *testing.T) {
 		now:   func() time.Time { return at },
 		Admit: func(string) (func(string, int64), error) { asked++; return end, err },
 	}
-	admitted := func() bool { return a.admitted(&cfg, "cam", slog.New(slog.DiscardHandler)) }
+	admitted := func() bool { return a.isAdmitted(&cfg, "cam", slog.New(slog.DiscardHandler)) }
 	check := func(what string, got, want bool, times int) {
 		t.Helper()
 		if got != want || asked != times {

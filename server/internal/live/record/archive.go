@@ -196,16 +196,16 @@ func (a *Archive) run(r *Recording) {
 	<-a.ready
 	for {
 		r.writeQueued()
-		if a.leave(r) {
+		if a.removeIfDrained(r) {
 			r.writer.leave()
 			return
 		}
 	}
 }
 
-// leave removes r from the Archive if r is closed and the queue of r has been written. It reports
-// whether it has removed r.
-func (a *Archive) leave(r *Recording) bool {
+// removeIfDrained removes r from the Archive if r is closed and the queue of r has been written. It
+// reports whether it has removed r.
+func (a *Archive) removeIfDrained(r *Recording) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !r.drained() {

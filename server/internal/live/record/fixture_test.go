@@ -221,7 +221,7 @@ func (r *rig) settle() {
 	r.t.Helper()
 	r.mu.Lock()
 	for _, rec := range r.recordings {
-		notify(rec.full)
+		notify(rec.mustWrite)
 	}
 	r.mu.Unlock()
 	nettest.Eventually(r.t, "nothing waits for the disk",

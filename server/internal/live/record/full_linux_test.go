@@ -107,7 +107,7 @@ func recordSmallFiles(dir string) {
 	f.tick = func() { clock.add(40 * time.Millisecond) }
 	for range 60 {
 		f.to(rec, 25)
-		for notify(rec.full); rec.queued() > 0; time.Sleep(100 * time.Microsecond) {
+		for notify(rec.mustWrite); rec.queued() > 0; time.Sleep(100 * time.Microsecond) {
 		}
 	}
 	rec.Close()

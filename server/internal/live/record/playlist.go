@@ -62,7 +62,7 @@ func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done 
 		s.line = mp4.Timeline{}
 	}
 	start, end := s.line.Add(f)
-	if s.open.size > 0 && (gap || s.full(f.Key, start, end)) {
+	if s.open.size > 0 && (gap || s.isFull(f.Key, start, end)) {
 		done, ok = s.finish()
 	}
 	if s.open.size == 0 {
@@ -81,9 +81,9 @@ func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done 
 	return done, ok
 }
 
-// full reports whether the next fragment must begin a new segment. The arguments start and end are
-// the times of this fragment. The argument key is true if the fragment begins with a keyframe.
-func (s *segmenter) full(key bool, start, end time.Duration) bool {
+// isFull reports whether the next fragment must begin a new segment. The arguments start and end
+// are the times of this fragment. The argument key is true if the fragment begins with a keyframe.
+func (s *segmenter) isFull(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {
 		limit = mostTarget
@@ -193,8 +193,8 @@ func parseList(b []byte, media string, init, size int64) (l list) {
 	}
 }
 
-// cut keeps only the first n entries.
-func (l *list) cut(n int) {
+// truncate keeps only the first n entries.
+func (l *list) truncate(n int) {
 	if l.entries = l.entries[:n]; n == 0 {
 		l.text = nil
 		return

@@ -27,7 +27,7 @@ type Recording struct {
 	spare  []entry       // reused memory for entries; used only by the writer goroutine
 	done   chan struct{} // closed when the writer goroutine has ended
 
-	some, full chan struct{} // some: the queue is not empty; full: the queue must be written now
+	notEmpty, mustWrite chan struct{} // the queue is not empty; it must be written now
 
 	mu      lock.Mutex
 	closed  bool
@@ -43,7 +43,7 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	return &Recording{
 		cfg: cfg, store: files, name: name, needKey: true,
 		writer: writer{cfg: cfg, store: files, log: log.With("stream", name), stream: name},
-		done:   make(chan struct{}), some: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		done:   make(chan struct{}), notEmpty: make(chan struct{}, 1), mustWrite: make(chan struct{}, 1),
 	}
 }
 
@@ -98,9 +98,9 @@ func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	r.entries = append(r.entries, entry{FragmentInfo: f, at: at})
 	r.queue.Merge(body)
 	r.held += n
-	notify(r.some)
+	notify(r.notEmpty)
 	if r.queue.Len() >= gatherBytes {
-		notify(r.full)
+		notify(r.mustWrite)
 	}
 }
 
@@ -115,8 +115,8 @@ func (r *Recording) Close() {
 	r.closed, r.hasInit = true, false
 	r.init.Release()
 	r.entries = append(r.entries, entry{ends: true})
-	notify(r.some)
-	notify(r.full)
+	notify(r.notEmpty)
+	notify(r.mustWrite)
 }
 
 // abandon drops the queued fragments. Close must have been called before.
@@ -177,9 +177,9 @@ func notify(c chan struct{}) {
 
 // writeQueued gathers fragments for at most gatherTime, and writes them.
 func (r *Recording) writeQueued() {
-	<-r.some
+	<-r.notEmpty
 	select {
-	case <-r.full:
+	case <-r.mustWrite:
 	case <-time.After(gatherTime):
 	}
 	c, entries := r.take()

@@ -163,9 +163,9 @@ func (r *reader) readInit() (end int64, err error) {
 	return end, err
 }
 
-// fragment returns the fragment at offset. ok is false if the fragment is incomplete. If the bytes
-// are not a fragment, the error is mp4.ErrNotMP4.
-func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
+// readFragment returns the fragment at offset. ok is false if the fragment is incomplete. If the
+// bytes are not a fragment, the error is mp4.ErrNotMP4.
+func (r *reader) readFragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
 	for need := headGuess; need > 0; {
 		if r.head = r.head[:0]; cap(r.head) < need {
 			r.head = make([]byte, 0, need)
@@ -192,7 +192,7 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	s := segmenter{target: known.target, zero: date}
 	end = init
 	for n := len(known.entries); n > 0; n-- {
-		known.cut(n)
+		known.truncate(n)
 		last := known.entries[n-1]
 		if end, err = r.resume(&s, last); err != nil {
 			return 0, 0, nil, err
@@ -200,7 +200,7 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 		if end == last.end {
 			break
 		}
-		known.cut(n - 1)
+		known.truncate(n - 1)
 		s, end = segmenter{target: known.target, zero: date}, init
 	}
 	text = bytes.Clone(known.text)
@@ -210,7 +210,7 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 		longest = max(longest, wholeSeconds(g.end-g.start))
 	}
 	for first := true; ; first = false {
-		f, ok, err := r.fragment(end)
+		f, ok, err := r.readFragment(end)
 		if err != nil && (end == init || !errors.Is(err, mp4.ErrNotMP4)) {
 			return 0, 0, nil, fmt.Errorf("at byte %d: %w", end, err)
 		}
@@ -236,7 +236,7 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 // from the media file. It returns the offset at which the last complete fragment of e ends.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
-		f, ok, err := r.fragment(end)
+		f, ok, err := r.readFragment(end)
 		if errors.Is(err, mp4.ErrNotMP4) {
 			return end, nil
 		} else if err != nil || !ok {

@@ -177,9 +177,9 @@ func (s *store) grow(n int64) {
 	s.mu.Unlock()
 }
 
-// keep adds an ended recording to the list of files. The argument n is the number of bytes of the
-// recording that s.bytes already includes.
-func (s *store) keep(k finishedFile, n int64) {
+// addFile adds an ended recording to the list of files. The argument n is the number of bytes of
+// the recording that s.bytes already includes.
+func (s *store) addFile(k finishedFile, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bytes += k.bytes - n
@@ -189,10 +189,10 @@ func (s *store) keep(k finishedFile, n int64) {
 	}
 }
 
-// enough reports whether a growing file of n bytes is large enough that it must end at the next
+// mustEnd reports whether a growing file of n bytes is large enough that it must end at the next
 // keyframe. The maximum size leaves room for several files of each stream within maxBytes. Deleting
 // the oldest file then removes only a small part of the recordings.
-func (s *store) enough(n int64) bool {
+func (s *store) mustEnd(n int64) bool {
 	const files = 4
 	if s.maxBytes == 0 {
 		return false

@@ -41,7 +41,7 @@ type entry struct {
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
-		if w.cfg.Admit != nil && !e.ends && !w.admission.admitted(w.cfg, w.stream, w.log) {
+		if w.cfg.Admit != nil && !e.ends && !w.admission.isAdmitted(w.cfg, w.stream, w.log) {
 			if e.init > 0 { // the init segment is needed if the recording begins later
 				w.movie.Release()
 				c.CutTo(&w.movie, e.init)
@@ -83,7 +83,7 @@ func (w *writer) fileEnds(e *entry) bool {
 	if period.After(w.file.period) || period.Before(w.file.period.Add(-w.cfg.Every)) {
 		return true
 	}
-	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.enough(w.file.next)
+	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.mustEnd(w.file.next)
 }
 
 // begin starts a new file with the fragment e. It returns false if the file cannot begin with that
@@ -154,7 +154,7 @@ func (w *writer) finish() bool {
 		w.fail(err)
 		return false
 	}
-	w.store.keep(k, w.counted)
+	w.store.addFile(k, w.counted)
 	w.broken, w.counted = "", 0
 	return true
 }
@@ -175,7 +175,7 @@ func (w *writer) fail(err error) {
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {
-		w.store.keep(finishedFile{stream: w.stream, stamp: path.Base(w.broken), bytes: w.counted},
+		w.store.addFile(finishedFile{stream: w.stream, stamp: path.Base(w.broken), bytes: w.counted},
 			w.counted)
 	}
 }

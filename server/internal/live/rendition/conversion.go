@@ -21,7 +21,7 @@ type conversion struct {
 
 // newConversion returns a conversion from src, which is FLV, to dst. The caller must hold dst.mu.
 func newConversion(dst, src *Rendition) conversion {
-	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.source(),
+	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.sourceCursor(),
 		MaxTag: dst.cfg.MaxTag,
 		Memory: dst.memory, Begun: dst.begun}
 	c := conversion{to: dst}

@@ -11,8 +11,8 @@
 // viewers or readers. All viewers of a format share its rendition.
 //
 // To add a format, add a constant (format.go), a conversion (package convert), and a case in
-// newConversion. In addition, decide in Rendition.drops whether viewers of the format may lose
-// frames, and in Rendition.newCursor where a viewer begins.
+// newConversion. In addition, decide in Rendition.dropsViewers whether viewers of the format may
+// lose frames, and in Rendition.newCursor where a viewer begins.
 //
 // The package does not depend on the code of publishers or viewers.
 package rendition

@@ -76,7 +76,7 @@ func (r *FragmentReader) begin() {
 	r.from = s.get(MP4)
 	r.from.readers++
 	r.early = !s.facts.NoVideo.Load() // with NoVideo, audio fragments are keyframes
-	r.cursor = r.from.source(broadcast.BatchFrames(1))
+	r.cursor = r.from.sourceCursor(broadcast.BatchFrames(1))
 }
 
 // end closes the MP4 rendition, and stops the conversion if nothing else uses it.

@@ -49,7 +49,7 @@ func newRendition(b *base, f Format, head []byte) *Rendition {
 		broadcast.Latency(b.cfg.Latency))}
 	r.fanout = fanout.New(r.ring, fanout.Config{Log: b.log, Counters: &b.cfg.Counters.Fanout,
 		Allowance: b.cfg.Lag,
-		Drop:      r.drops(), Stall: b.cfg.Stall})
+		Drop:      r.dropsViewers(), Stall: b.cfg.Stall})
 	return r
 }
 
@@ -123,7 +123,7 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 
 // startAtNextKey returns the position of the next keyframe. The caller must hold mu.
 func (r *Rendition) startAtNextKey() fanout.Start {
-	return startAt(r.cursor(broadcast.FromNextKey()))
+	return startAt(r.viewerCursor(broadcast.FromNextKey()))
 }
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
@@ -131,30 +131,31 @@ func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, 
 // keyAge returns the age of the newest keyframe at which viewers can start. If viewers begin
 // without a keyframe, keyAge returns 0. The caller must hold mu.
 func (r *Rendition) keyAge() time.Duration {
-	c := r.source()
+	c := r.sourceCursor()
 	defer c.Close()
 	return c.Lag().Time
 }
 
-// cursor returns the position at which a new viewer begins in the ring. The caller must hold mu.
+// viewerCursor returns the position at which a new viewer begins in the ring. The caller must hold
+// mu.
 //   - Viewers of FLV, RTMP and MP4 begin at the newest keyframe, unless opts say otherwise.
 //   - Viewers of FLV and RTMP begin with the next frame if no frame has been published yet.
 //   - Viewers of Raw always begin with the next data that is published.
-func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
+func (r *Rendition) viewerCursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
 		// A batch must be smaller than the allowed lag, because it counts as lag until it is sent.
 		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10)))
 	}
-	if r.drops() { // the lag must disconnect the viewer, and must not move it to a keyframe first
+	if r.dropsViewers() { // the lag must disconnect the viewer, and must not move it to a keyframe first
 		lag = broadcast.Lag{}
 	}
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. Its lag is not limited, but it
-// loses frames that the ring no longer keeps. The caller must hold mu.
-func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
+// sourceCursor returns a cursor for a conversion or a FragmentReader. Its lag is not limited, but
+// it loses frames that the ring no longer keeps. The caller must hold mu.
+func (r *Rendition) sourceCursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
 
@@ -169,12 +170,12 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether a viewer is disconnected when it is too far behind. If drops returns false,
-// the viewer continues at the newest keyframe instead.
+// dropsViewers reports whether a viewer is disconnected when it is too far behind. If dropsViewers
+// returns false, the viewer continues at the newest keyframe instead.
 //   - Viewers of FLV and RTMP continue, unless Config.Drop is set.
 //   - Viewers of Raw are disconnected, because the server does not know where they could continue.
 //   - Viewers of MP4 are disconnected. After a gap, their players would continue the audio at once,
 //     but the video only later.
-func (r *Rendition) drops() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
+func (r *Rendition) dropsViewers() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
 
 func (r *Rendition) startIsKept() bool { return r.ring.Stats().Start }

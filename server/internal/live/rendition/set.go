@@ -54,13 +54,13 @@ func (s *Set) Format() Format { return s.live.format }
 
 // Publish adds the frame in c, and takes ownership of c. The argument start reports whether viewers
 // can start at the frame.
-func (s *Set) Publish(c *millrace.Chain, start bool) error {
+func (s *Set) Publish(c *millrace.Chain, canStart bool) error {
 	if !s.begun { // only this goroutine writes begun
 		s.mu.Lock()
 		s.begun = true
 		defer s.mu.Unlock()
 	}
-	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
+	return s.live.ring.Publish(c, broadcast.Frame{Key: canStart})
 }
 
 // Configure publishes a frame with configuration, such as a sequence header. preamble replaces the
@@ -76,12 +76,12 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 // ChangeTracks publishes the first frame since a track has disappeared or returned. preamble has
 // the headers of the tracks that the stream has now. start says whether viewers can start at the
 // frame. ChangeTracks takes ownership of c and preamble.
-func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
+func (s *Set) ChangeTracks(c, preamble *millrace.Chain, canStart bool) error {
 	s.mu.Lock() // so that a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
 	s.live.ring.SetPreamble(preamble)
 	s.facts.TrackSet.Add(1)
-	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
+	return s.live.ring.Publish(c, broadcast.Frame{Key: canStart})
 }
 
 // Flush sends the published frames to the viewers at once. It is called when nothing will be
@@ -179,7 +179,7 @@ func (s *Set) Restart(r *Rendition) fanout.Start {
 
 // startAtKey returns the position of the newest keyframe. The caller must hold mu.
 func (s *Set) startAtKey(r *Rendition) fanout.Start {
-	start := startAt(r.cursor())
+	start := startAt(r.viewerCursor())
 	start.Age = s.live.keyAge()
 	return start
 }

@@ -137,14 +137,14 @@ func TestWhoIsDisconnectedForLag(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		raw, _ := newSet(t, Raw)
 		raw.cfg.Drop = drop
-		if !raw.live.drops() {
+		if !raw.live.dropsViewers() {
 			t.Error("viewers of bytes would be moved")
 		}
 		s, _ := newSet(t, FLV)
 		s.cfg.Drop = drop
 		for f, want := range map[Format]bool{FLV: drop, RTMP: drop, MP4: true} {
-			if r := (&Rendition{base: s.base, format: f}); r.drops() != want {
-				t.Errorf("%s with Drop %v: drops is %v", f, drop, r.drops())
+			if r := (&Rendition{base: s.base, format: f}); r.dropsViewers() != want {
+				t.Errorf("%s with Drop %v: drops is %v", f, drop, r.dropsViewers())
 			}
 		}
 	}
