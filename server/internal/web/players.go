@@ -96,7 +96,7 @@ func (s *players) serveMaster(w http.ResponseWriter, r *http.Request, name strin
 }
 
 func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
-	want, blocks, err := hls.ParseReload(r.URL.Query())
+	want, blocks, err := hls.ParseReload(r.URL.RawQuery)
 	if err != nil {
 		return refuse.New(http.StatusBadRequest, "%v", err)
 	}

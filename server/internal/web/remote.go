@@ -25,7 +25,7 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 		return q, nil
 	}
 	all, known := r.URL.Query(), make(url.Values)
-	if _, q.Blocks, err = hls.ParseReload(all); err != nil {
+	if _, q.Blocks, err = hls.ParseReload(r.URL.RawQuery); err != nil {
 		return q, refuse.New(http.StatusBadRequest, "%v", err)
 	}
 	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
