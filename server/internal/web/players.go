@@ -255,15 +255,14 @@ const chainStep = 256 << 10
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
-	loan := s.cfg.Budget.HLS.Add(int64(c.Len()),
-		func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
-	defer loan.Done()
+	loan := answer.Of(r)
+	loan.LendHLS(c.Len())
 	account := address.Of(r.Context())
 	tcp := tcpconn.Plain(tcpconn.FromContext(r.Context()))
 	for c.Len() > 0 {
 		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
 		s.cfg.Budget.LimitWrite(w)
-		if !answer.Of(r).Renew() || loan.Ended() {
+		if !loan.Renew() {
 			panic(http.ErrAbortHandler)
 		}
 		c.CutTo(&step, min(c.Len(), chainStep))
