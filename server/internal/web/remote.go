@@ -107,7 +107,10 @@ func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object str
 		refuse.Write(w, out.Status, refused.Reason)
 		return nil
 	case isObject:
-		return s.writeObject(w, r, object, &out.Body)
+		body := newObjectBody()
+		defer body.release()
+		body.rest.Merge(&out.Body)
+		return s.writeObject(w, r, object, body)
 	}
 	return s.writePlaylist(w, r, out.Body.Bytes(), out.Gzip, out.Fresh)
 }
