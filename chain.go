@@ -111,6 +111,20 @@ func (c *Chain) makeRoom() {
 	c.tail = 0
 }
 
+// grow makes room for n more pieces with one allocation, if c has no list of pieces yet or is empty.
+// Otherwise, push lets the list grow.
+func (c *Chain) grow(n int) {
+	pieces := c.pieces()
+	switch n += len(pieces); {
+	case c.many == nil && n > fewPieces:
+		c.many = append(make([]Ref, 0, n), pieces...)
+		clear(c.few[:])
+		c.head, c.tail = 0, 0
+	case c.size == 0 && n > cap(c.many) && n > fewPieces:
+		c.many = make([]Ref, 0, n)
+	}
+}
+
 // Pop removes the first piece and returns it as a Ref, which the caller owns and releases. If c is
 // empty, Pop returns an empty Ref.
 func (c *Chain) Pop() Ref {
@@ -211,6 +225,9 @@ func (c *Chain) Merge(src *Chain) {
 		*c, *src = *src, *c // each Chain keeps its list of pieces for reuse
 		return
 	}
+	if len(pieces) > fewPieces {
+		c.grow(len(pieces))
+	}
 	for i := range pieces {
 		c.push(pieces[i])
 		pieces[i] = Ref{}
@@ -258,6 +275,8 @@ func (c *Chain) SliceTo(dst *Chain, from, to int) {
 	}
 	pieces := c.pieces()
 	i, off := c.find(from)
+	last, _ := c.find(to - 1)
+	dst.grow(last - i + 1)
 	for left := to - from; left > 0; i++ {
 		p := &pieces[i]
 		p.check()

@@ -2,7 +2,6 @@ package hls_test
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"time"
 
@@ -85,12 +84,7 @@ func ExampleWindow_Status() {
 	w := newWindow()
 	defer w.Release()
 	answer := func(query string) {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		r, blocking, err := hls.ParseReload(q)
+		r, blocking, err := hls.ParseReload(query)
 		switch {
 		case err != nil:
 			fmt.Println("400:", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,42 +20,53 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload parses the query of a playlist request. If blocking is true, the query names a
-// segment or part, and the request may have to wait (see [Window.Status]). Values of _HLS_skip
-// other than YES and v2 are ignored. After an error, answer the request with 400 Bad Request.
-func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
+// ParseReload parses the query of a playlist request, without the "?". If the query names a segment
+// or part, ParseReload returns true for blocking, and the request may have to wait; see
+// [Window.Status]. Values of _HLS_skip other than YES and v2 are ignored. If ParseReload returns an
+// error, answer the request with 400 Bad Request.
+func ParseReload(query string) (r Reload, blocking bool, err error) {
 	r.Part = -1
-	skip := q.Get("_HLS_skip")
-	r.Skip = skip == "YES" || skip == "v2"
-	msn, blocking, err := parseNumber(q, "_HLS_msn", maxNumber)
-	if err != nil {
-		return Reload{}, false, err
+	hasSkip := false
+	for query != "" {
+		var parameter string
+		parameter, query, _ = strings.Cut(query, "&")
+		name, value, _ := strings.Cut(parameter, "=")
+		name, badName := url.QueryUnescape(name)
+		value, badValue := url.QueryUnescape(value)
+		if badName != nil || badValue != nil || strings.Contains(parameter, ";") {
+			continue // as url.ParseQuery does
+		}
+		switch {
+		case name == "_HLS_msn":
+			r.MSN, err = number(value, maxNumber, blocking)
+			blocking = true
+		case name == "_HLS_part":
+			var part uint64
+			part, err = number(value, 1<<30, r.Part >= 0)
+			r.Part = int(part)
+		case name == "_HLS_skip" && !hasSkip:
+			r.Skip = value == "YES" || value == "v2"
+			hasSkip = true
+		}
+		if err != nil {
+			return Reload{}, false, err
+		}
 	}
-	part, hasPart, err := parseNumber(q, "_HLS_part", 1<<30)
-	if err != nil {
-		return Reload{}, false, err
-	}
-	if hasPart && !blocking {
+	if r.Part >= 0 && !blocking {
 		return Reload{}, false, errPartial
-	}
-	r.MSN = msn
-	if hasPart {
-		r.Part = int(part)
 	}
 	return r, blocking, nil
 }
 
-// parseNumber parses the decimal integer in a query parameter, but returns at most limit.
-func parseNumber(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
-	values := q[name]
-	if len(values) == 0 {
-		return 0, false, nil
+// number parses a decimal integer. If the integer is larger than limit, number returns limit,
+// because no stream has that many segments or parts. The argument twice is true if the parameter
+// has been in the query before, which is an error.
+func number(value string, limit uint64, twice bool) (uint64, error) {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if twice || err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, errNumber
 	}
-	n, err = strconv.ParseUint(values[0], 10, 64)
-	if len(values) > 1 || err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, false, errNumber
-	}
-	return min(n, limit), true, nil
+	return min(n, limit), nil
 }
 
 // Status says how to answer a playlist request that names a segment or part.

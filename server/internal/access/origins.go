@@ -35,6 +35,9 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
+// allOrigins is a header value that all responses share, so it must not be changed.
+var allOrigins = []string{"*"}
+
 // Allow sets the CORS headers in h, the header of the response to r. It reports whether the page
 // that sent r may read the response. The caller may serve the request even if the result is false.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
@@ -43,7 +46,7 @@ func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 		list = *set
 	}
 	if slices.Contains(list, "*") {
-		h.Set("Access-Control-Allow-Origin", "*")
+		h["Access-Control-Allow-Origin"] = allOrigins
 		return true
 	}
 	if len(list) > 0 {

@@ -20,7 +20,10 @@ type playerKey struct{}
 
 // playerOf returns the player of a request, or nil if AskPlayer did not ask the hook about the
 // request.
-func playerOf(r *http.Request) *player {
+func (g *Gate) playerOf(r *http.Request) *player {
+	if g.hook == nil {
+		return nil
+	}
 	p, _ := r.Context().Value(playerKey{}).(*player)
 	return p
 }
@@ -34,7 +37,10 @@ func playerOf(r *http.Request) *player {
 // If there is no hook, or if the request is from another node of the cluster, AskPlayer returns r
 // and name.
 func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, error) {
-	if _, ok := NodeOf(r); ok || g.hook == nil {
+	if g.hook == nil {
+		return r, name, nil
+	}
+	if _, ok := NodeOf(r); ok {
 		return r, name, nil
 	}
 	q := g.Question(hook.PlayBegin, r, name, hook.HLS)
@@ -52,10 +58,10 @@ func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, e
 	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
 }
 
-// NoteServed records that n bytes of HLS data were sent for r, if AskPlayer has asked the hook
-// about r.
-func NoteServed(r *http.Request, n int) {
-	if p := playerOf(r); p != nil {
+// NoteServed records that HLS data was sent to the player that made the request r. The number of
+// bytes is n. If AskPlayer has not asked the hook about r, NoteServed does nothing.
+func (g *Gate) NoteServed(r *http.Request, n int) {
+	if p := g.playerOf(r); p != nil {
 		p.Served(n)
 	}
 }
@@ -85,17 +91,15 @@ const maxAddedToken = 1 << 10
 //     the query of r. A token longer than maxAddedToken is not added.
 //   - In all other cases, the result is "".
 func (g *Gate) AddedQuery(r *http.Request) string {
-	if p := playerOf(r); p != nil {
+	if p := g.playerOf(r); p != nil {
 		return p.query
 	}
 	p := g.Policy()
-	if !p.readNeedsToken(r) {
+	token := p.QueryToken(r.URL.RawQuery)
+	if token == "" || len(token) > maxAddedToken || !p.readNeedsToken(r) {
 		return ""
 	}
-	if token := p.QueryToken(r.URL.RawQuery); token != "" && len(token) <= maxAddedToken {
-		return "token=" + url.QueryEscape(token)
-	}
-	return ""
+	return "token=" + url.QueryEscape(token)
 }
 
 // IsPublic reports whether a shared cache may store the response to a request. This requires that

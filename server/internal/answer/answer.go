@@ -5,6 +5,7 @@ package answer
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"time"
 
@@ -80,12 +81,19 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// entry in requests, or nil after GiveBack
-	loan *memory.Loan
-	end  func()
+	loan     memory.Loan // in requests; empty after GiveBack
+	hls      memory.Loan // in Budget.HLS; see LendHLS
+	end      func()
 }
 
 type loanKey struct{}
+
+// NewContext returns a copy of ctx for the requests on the connection c. The copy contains a Loan,
+// which the HTTP/1 requests on c use one after the other.
+func NewContext(ctx context.Context, c net.Conn) context.Context {
+	end := func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) }
+	return context.WithValue(ctx, loanKey{}, &Loan{end: end})
+}
 
 // Limit wraps the handler h. The returned handler calls h, but allows only a limited amount of
 // memory for requests with unread responses. Without this limit, HTTP/2 clients could make the
@@ -98,20 +106,24 @@ type loanKey struct{}
 // cannot keep the operator from using the admin listener.
 func (b *Budget) Limit(loans *memory.Loans, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
-		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
-		a := &Loan{budget: b, requests: loans, end: end}
+		a := Of(r)
+		if a == nil || r.ProtoMajor == 2 { // a connection can carry several requests at a time
+			control := http.NewResponseController(w)
+			a = &Loan{end: func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }}
+			r = r.WithContext(context.WithValue(r.Context(), loanKey{}, a))
+		}
+		a.budget, a.requests = b, loans
 		defer a.GiveBack() // also after a panic
 		if err := a.Resume(0); err != nil {
 			b.RefuseFull(w, r, err)
 			return
 		}
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loanKey{}, a)))
+		h.ServeHTTP(w, r)
 		if r.ProtoMajor == 2 { // otherwise net/http would wait for the client after this handler
 			if a.Resume(0) != nil {
 				panic(http.ErrAbortHandler)
 			}
-			_ = control.Flush()
+			_ = http.NewResponseController(w).Flush()
 		}
 	})
 }
@@ -129,13 +141,20 @@ func Of(r *http.Request) *Loan {
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
-		a.loan = nil
+		a.hls.Done()
+	}
+}
+
+// LendHLS counts n bytes of an HLS response in Budget.HLS, until GiveBack is called.
+func (a *Loan) LendHLS(n int) {
+	if a != nil {
+		a.budget.HLS.Add(&a.hls, int64(n), a.end)
 	}
 }
 
 // Renew records that the client has accepted a part of the response. It returns false if the
 // request was ended to free memory.
-func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
+func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() && !a.hls.Ended() }
 
 // Resume counts additional memory for the response: n is the number of bytes. If GiveBack was
 // called, Resume also counts the RequestBytes of the request again. If there is not enough memory,
@@ -151,8 +170,8 @@ func (a *Loan) Resume(n int) error {
 		n = int(min(int64(n), limit/2))
 	}
 	switch {
-	case a.loan == nil:
-		a.loan, err = a.requests.AddWithin(limit, requestAfter, RequestBytes+int64(n), a.end)
+	case a.loan.Empty():
+		err = a.requests.AddWithin(&a.loan, limit, requestAfter, RequestBytes+int64(n), a.end)
 	case n > 0:
 		err = a.loan.Grow(limit, requestAfter, int64(n))
 	}

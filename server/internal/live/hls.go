@@ -101,6 +101,12 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 		return w, nil
 	}
 	l.hub.mu.Unlock()
+	return l.await(ctx, name)
+}
+
+// await waits until the named stream has begun, and returns its liveHLS. It starts a liveHLS if
+// necessary.
+func (l HLS) await(ctx context.Context, name string) (w *liveHLS, err error) {
 	if err := l.hub.cfg.Memory.Admit(); err != nil {
 		return nil, err
 	}

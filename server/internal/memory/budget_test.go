@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -194,7 +195,8 @@ func TestLoans(t *testing.T) {
 		var ended []int
 		var loans []*Loan
 		for i := range 4 {
-			loans = append(loans, l.Add(100, func() { ended = append(ended, i) }))
+			loans = append(loans, new(Loan))
+			l.Add(loans[i], 100, func() { ended = append(ended, i) })
 			time.Sleep(time.Second)
 		}
 		if n := l.Free(1000, 10*time.Second); n != 0 || ended != nil {
@@ -229,7 +231,9 @@ func TestLoansWithinALimit(t *testing.T) {
 		var loans []*Loan
 		add := func(bytes int64) error {
 			i := len(loans)
-			loan, err := l.AddWithin(300, time.Second, bytes, func() { ended = append(ended, i) })
+			loan := new(Loan)
+			err := l.AddWithin(loan, 300, time.Second, bytes,
+				func() { ended = append(ended, i) })
 			if err == nil {
 				loans = append(loans, loan)
 			}
@@ -267,10 +271,76 @@ func TestLoansWithinALimit(t *testing.T) {
 		if err := add(300); err != nil || l.Bytes() != 300 {
 			t.Errorf("at the end: %v, %d bytes", err, l.Bytes())
 		}
-		var none *Loan
+		var none Loan
 		none.Done()
 		if err := none.Grow(1, 0, 2); err != nil || !none.Renew() {
 			t.Error("no Loan")
+		}
+	})
+}
+
+// A Loan can be used again after Done, even if it was ended.
+func TestLoanIsUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Loans
+		var loan, other Loan
+		ended := 0
+		for range 3 {
+			l.Add(&other, 10, func() {})
+			if err := l.AddWithin(&loan, 0, 0, 100, func() { ended++ }); err != nil ||
+				loan.Empty() || loan.Ended() || !loan.Renew() || l.Bytes() != 110 {
+				t.Fatalf("%v, %d bytes, want a new Loan", err, l.Bytes())
+			}
+			other.Done()
+			time.Sleep(time.Second)
+			if l.Free(1, time.Second) != 100 || !loan.Ended() || loan.Renew() {
+				t.Error("the Loan was not ended")
+			}
+			loan.Done()
+			if !loan.Empty() || loan.Ended() || !loan.Renew() || l.Bytes() != 0 {
+				t.Errorf("%d bytes after Done, want an empty Loan", l.Bytes())
+			}
+		}
+		if ended != 3 {
+			t.Errorf("ended %d times, want 3", ended)
+		}
+	})
+}
+
+// The oldest Loans are ended first, also after any sequence of calls.
+func TestLoansAgainstAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var l Loans
+		var all [8]Loan
+		var list, ended []int // the Loans in their order, and the ended Loans
+		for range 10_000 {
+			time.Sleep(time.Second)
+			i := rnd.IntN(len(all))
+			at := slices.Index(list, i)
+			switch op := rnd.IntN(4); {
+			case op == 0 && at < 0:
+				l.Add(&all[i], 1, func() { ended = append(ended, i) })
+				list = append(list, i)
+			case op == 1 && at >= 0:
+				all[i].Done()
+				list = slices.Delete(list, at, at+1)
+			case op == 2:
+				if all[i].Renew() && at >= 0 {
+					list = append(slices.Delete(list, at, at+1), i)
+				}
+			case op == 3 && rnd.IntN(4) == 0:
+				ended = nil
+				want := slices.DeleteFunc(slices.Clone(list[:min(2, len(list))]),
+					func(i int) bool { return all[i].Ended() })
+				if n := l.Free(2, 0); n != int64(min(2, len(list))) ||
+					!slices.Equal(ended, want) {
+					t.Fatalf("%d bytes of %v, want %v", n, ended, want)
+				}
+			}
+			if l.Bytes() != int64(len(list)) {
+				t.Fatalf("%d bytes of %v", l.Bytes(), list)
+			}
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"container/list"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/lock"
@@ -10,20 +9,22 @@ import (
 // Loans tracks the memory that responses use, and can end responses to free memory. The zero value
 // is ready to use.
 type Loans struct {
-	mu    lock.Mutex
-	list  list.List // of *Loan, least recently renewed first
-	bytes int64     // sum of all loans in list
-	going int64     // sum of the ended loans that are still in list
+	mu             lock.Mutex
+	oldest, newest *Loan // the ends of the list, in the order of Loan.since
+	bytes          int64 // sum of all loans in the list
+	going          int64 // sum of the ended loans that are still in the list
 }
 
-// A Loan is the memory that one response uses. A nil Loan is empty.
+// A Loan is the memory that one response uses. The zero Loan is empty. Add fills an empty Loan, and
+// Done empties it again. Only one goroutine at a time may call the methods of a Loan. A Loan that is
+// not empty must not be copied.
 type Loan struct {
-	of    *Loans
-	place *list.Element // nil after Done
-	since time.Time
-	bytes int64
-	end   func()
-	ended chan struct{} // nil until the Loan is ended; closed when end has returned
+	of           *Loans // nil if the Loan is empty
+	older, newer *Loan  // neighbors in the list
+	since        time.Time
+	bytes        int64
+	end          func()
+	ended        chan struct{} // nil until the Loan is ended; closed when end has returned
 }
 
 // ErrFull means that a response must be refused. Responses that clients are still reading use all
@@ -31,58 +32,82 @@ type Loan struct {
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add adds a Loan for a response that uses the given number of bytes. The caller must call Done
-// when the response has ended.
+// Add lends the given number of bytes to a response. The loan must be empty, and l keeps a
+// reference to it. The caller must call Done when the response has ended.
 //
 // If the memory is needed earlier, l calls the function cancel. This function must make the
 // response end soon, and must return without waiting for the end.
-func (l *Loans) Add(bytes int64, cancel func()) *Loan {
+func (l *Loans) Add(loan *Loan, bytes int64, cancel func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.add(bytes, cancel)
+	l.add(loan, bytes, cancel)
 }
 
 // add is like Add, but the caller must hold l.mu.
-func (l *Loans) add(bytes int64, cancel func()) *Loan {
-	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: cancel}
-	loan.place = l.list.PushBack(loan)
+func (l *Loans) add(loan *Loan, bytes int64, cancel func()) {
+	*loan = Loan{of: l, since: time.Now(), bytes: bytes, end: cancel}
+	l.push(loan)
 	l.bytes += bytes
-	return loan
+}
+
+// push adds loan as the newest in the list. The caller must hold l.mu.
+func (l *Loans) push(loan *Loan) {
+	loan.older, loan.newer = l.newest, nil
+	if loan.older != nil {
+		loan.older.newer = loan
+	} else {
+		l.oldest = loan
+	}
+	l.newest = loan
+}
+
+// remove removes loan from the list. The caller must hold l.mu.
+func (l *Loans) remove(loan *Loan) {
+	if loan.older != nil {
+		loan.older.newer = loan.newer
+	} else {
+		l.oldest = loan.newer
+	}
+	if loan.newer != nil {
+		loan.newer.older = loan.older
+	} else {
+		l.newest = loan.older
+	}
 }
 
 // AddWithin is like Add, but the sum of all Loans must not exceed maxBytes. If maxBytes is 0, there
 // is no limit. To make room, AddWithin ends the oldest Loans, except Loans younger than minAge. The
 // age of a Loan is the time since it was added or last renewed; see [Loan.Renew]. If there is still
-// not enough room, AddWithin returns ErrFull.
+// not enough room, AddWithin returns ErrFull, and loan stays empty.
 //
 // An ended Loan uses memory until Done is called, but it does not count toward maxBytes. If the sum
 // of all Loans, including the ended Loans, would exceed 2*maxBytes, AddWithin also returns ErrFull.
-func (l *Loans) AddWithin(maxBytes int64, minAge time.Duration, bytes int64, cancel func()) (*Loan,
-	error) {
+func (l *Loans) AddWithin(loan *Loan, maxBytes int64, minAge time.Duration, bytes int64,
+	cancel func()) error {
 	l.mu.Lock()
 	ending := l.makeRoom(maxBytes, minAge, bytes)
-	var loan *Loan
-	if l.hasRoom(maxBytes, bytes) {
-		loan = l.add(bytes, cancel)
+	fits := l.fits(maxBytes, bytes)
+	if fits {
+		l.add(loan, bytes, cancel)
 	}
 	l.mu.Unlock()
 	endAll(ending)
-	if loan == nil {
-		return nil, ErrFull
+	if !fits {
+		return ErrFull
 	}
-	return loan, nil
+	return nil
 }
 
 // Grow adds bytes to the size of a Loan, and makes room as [Loans.AddWithin] does. If there is not
 // enough room, or if this Loan was ended, Grow returns ErrFull.
 func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error {
-	if loan == nil {
+	l := loan.of
+	if l == nil {
 		return nil
 	}
-	l := loan.of
 	l.mu.Lock()
 	ending := l.makeRoom(maxBytes, minAge, bytes)
-	fits := l.hasRoom(maxBytes, bytes) && loan.place != nil && loan.ended == nil
+	fits := l.fits(maxBytes, bytes) && loan.ended == nil
 	if fits {
 		loan.bytes += bytes
 		l.bytes += bytes
@@ -120,8 +145,7 @@ func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*L
 // these Loans still count towards want and towards the result freed.
 func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (marked []*Loan,
 	freed int64) {
-	for e := l.list.Front(); e != nil && freed < want; e = e.Next() {
-		loan := e.Value.(*Loan)
+	for loan := l.oldest; loan != nil && freed < want; loan = loan.newer {
 		if time.Since(loan.since) < minAge {
 			break
 		}
@@ -147,52 +171,55 @@ func endAll(loans []*Loan) {
 
 // Renew must be called when the client has received some data. It makes this Loan the newest Loan.
 // When memory is needed, the oldest Loans are ended first. If this Loan was already ended, Renew
-// returns false.
+// returns false. If the Loan is empty, Renew returns true.
 func (loan *Loan) Renew() bool {
-	if loan == nil {
+	l := loan.of
+	if l == nil {
 		return true
 	}
-	l := loan.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if loan.ended != nil {
 		return false
 	}
-	if loan.place != nil {
-		loan.since = time.Now()
-		l.list.MoveToBack(loan.place)
-	}
+	loan.since = time.Now()
+	l.remove(loan)
+	l.push(loan)
 	return true
 }
 
 // Done must be called when the response no longer uses the memory of the Loan. After Done has
-// returned, the cancel function of the Loan is not running and is not called any more. Done may be
-// called several times.
+// returned, the cancel function of the Loan is not running and is not called any more. If the
+// Loan is empty, Done does nothing.
 func (loan *Loan) Done() {
-	if loan == nil {
+	l := loan.of
+	if l == nil {
 		return
 	}
-	l := loan.of
 	l.mu.Lock()
-	ended := loan.ended
-	if loan.place != nil {
-		l.list.Remove(loan.place)
-		loan.place = nil
-		l.bytes -= loan.bytes
-		if ended != nil {
-			l.going -= loan.bytes
-		}
+	l.remove(loan)
+	l.bytes -= loan.bytes
+	if loan.ended != nil {
+		l.going -= loan.bytes
 	}
 	l.mu.Unlock()
-	if ended != nil {
-		<-ended
+	if loan.ended != nil { // set only while the Loan is in the list
+		<-loan.ended
 	}
+	*loan = Loan{}
 }
+
+// Empty reports whether Add has not been called since the last call of Done.
+func (loan *Loan) Empty() bool { return loan.of == nil }
 
 // Ended reports whether the Loan was ended. Its cancel function may still be running.
 func (loan *Loan) Ended() bool {
-	loan.of.mu.Lock()
-	defer loan.of.mu.Unlock()
+	l := loan.of
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return loan.ended != nil
 }
 

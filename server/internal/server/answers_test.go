@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
@@ -205,7 +206,9 @@ func TestAnswersOfTheAdminListener(t *testing.T) {
 	l := Listeners{Main: listen(t), Admin: listen(t)}
 	admin := "http://" + l.Admin.Addr().String()
 	f := serveOn(t, cfg, &logBook{}, l)
-	defer f.budget.Requests.Add(2*f.budget.Share(), func() {}).Done()
+	var loan memory.Loan
+	f.budget.Requests.Add(&loan, 2*f.budget.Share(), func() {})
+	defer loan.Done()
 	if got := f.Get("/healthz").Status; got != http.StatusServiceUnavailable {
 		t.Errorf("a viewer: status %d", got)
 	}

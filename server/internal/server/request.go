@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
@@ -14,9 +15,10 @@ import (
 )
 
 // connContext returns the context for the requests of a connection. The context contains the
-// connection. It also contains the [address.Account] that limits the client's address.
+// connection, the [answer.Loan] of its HTTP/1 requests, and the [address.Account] that limits the
+// client's address.
 func connContext(ctx context.Context, c net.Conn) context.Context {
-	ctx = tcpconn.NewContext(ctx, c)
+	ctx = answer.NewContext(tcpconn.NewContext(ctx, c), c)
 	if p := proxy.Of(c); p != nil {
 		ctx = address.NewContext(ctx, p)
 	}

@@ -88,7 +88,7 @@ type progressResponse struct {
 	blocks  *millrace.Pool
 	ctx     context.Context
 	account *address.Account // account of the client's address
-	loan    *memory.Loan     // memory of the download
+	loan    memory.Loan      // memory of the download
 	limit   time.Duration
 	due     time.Time // write deadline; zero before the first write
 	stalled bool      // the client has not accepted a step in time
@@ -177,16 +177,17 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	}
 	control := http.NewResponseController(w)
 	end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
-	loan, err := d.budget.Downloads.AddWithin(limit, downloadAfter, holds, end)
-	if err != nil {
+	p := &progressResponse{
+		ResponseWriter: w, blocks: d.blocks, limit: d.stall, ctx: r.Context(),
+		account: address.Of(r.Context()),
+	}
+	if err := d.budget.Downloads.AddWithin(&p.loan, limit, downloadAfter, holds,
+		end); err != nil {
 		return nil, err
 	}
 	answer.Of(r).GiveBack()
 	tcpconn.BoundUnsent(downloadConn(r), d.unsent)
-	return &progressResponse{
-		ResponseWriter: w, blocks: d.blocks, loan: loan, limit: d.stall, ctx: r.Context(),
-		account: address.Of(r.Context()),
-	}, nil
+	return p, nil
 }
 
 // end ends a download. If the client has accepted no data for too long, end logs and counts the

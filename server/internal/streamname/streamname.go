@@ -40,11 +40,10 @@ func Check(name string) error {
 		return refuse.New(http.StatusBadRequest, "bad stream name "+format,
 			args...).For(refuse.BadName)
 	}
-	parts := strings.SplitN(name, "/", maxParts+1)
-	if len(name) > maxName || len(parts) > maxParts {
+	if len(name) > maxName || strings.Count(name, "/") >= maxParts {
 		return bad("%.80q: want %d bytes at most, in up to %d parts", name, maxName, maxParts)
 	}
-	for _, part := range parts {
+	for part := range strings.SplitSeq(name, "/") {
 		switch {
 		case part == "" || strings.Trim(part, nameBytes) != "":
 			return bad("%.80q: want A-Z a-z 0-9 . _ -, in up to %d parts with a slash between them",

@@ -8,14 +8,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/media/hls"
-	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
@@ -33,7 +34,9 @@ type players struct {
 // serve serves GET and HEAD requests for /live/NAME/OBJECT.
 func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.cfg.Origins.Allow(w.Header(), r)
-	noWriteLimit(w) // a request may wait for the next part
+	if r.ProtoMajor == 2 {
+		noWriteLimit(w) // otherwise the limit would end a request that waits for the next part
+	}
 	answer.Of(r).GiveBack()
 	err := streamname.Check(name)
 	if err == nil {
@@ -96,7 +99,7 @@ func (s *players) serveMaster(w http.ResponseWriter, r *http.Request, name strin
 }
 
 func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
-	want, blocks, err := hls.ParseReload(r.URL.Query())
+	want, blocks, err := hls.ParseReload(r.URL.RawQuery)
 	if err != nil {
 		return refuse.New(http.StatusBadRequest, "%v", err)
 	}
@@ -116,7 +119,18 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	return s.servePlaylist(w, r, list, fresh)
 }
 
-const playlistType = "application/vnd.apple.mpegurl"
+// Values of response headers. Responses share them, so they must not be changed.
+var (
+	playlistType  = []string{"application/vnd.apple.mpegurl"}
+	objectType    = []string{"video/mp4"}
+	gzipEncoding  = []string{"gzip"}
+	varyEncoding  = []string{"Accept-Encoding"}
+	publicObject  = []string{"public" + objectAge}
+	privateObject = []string{"private" + objectAge}
+)
+
+// objectAge lets a cache keep a segment for an hour. A segment never changes.
+const objectAge = ", max-age=3600, immutable"
 
 // servePlaylist sends a playlist. fresh is how long a cache may keep the playlist.
 func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist,
@@ -139,7 +153,10 @@ func (s *players) wantsGzip(r *http.Request) bool {
 // If writePlaylist returns an error, the error is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, gzipped bool,
 	fresh time.Duration) error {
-	query := s.cfg.Gate.AddedQuery(r)
+	query := ""
+	if !gzipped {
+		query = s.cfg.Gate.AddedQuery(r)
+	}
 	more := len(body)
 	if query != "" {
 		more += bytes.Count(body, []byte("\n")) * (len(query) + 1)
@@ -150,15 +167,23 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	if query != "" {
 		body = addQuery(body, query)
 	}
-	access.NoteServed(r, len(body))
+	s.cfg.Gate.NoteServed(r, len(body))
 	h := w.Header()
-	h.Set("Content-Type", playlistType)
+	h["Content-Type"] = playlistType
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Add("Vary", "Accept-Encoding")
-	if gzipped {
-		h.Set("Content-Encoding", "gzip")
+	if h["Vary"] == nil {
+		h["Vary"] = varyEncoding
+	} else {
+		h.Add("Vary", varyEncoding[0])
 	}
-	s.setCacheControl(w, r, fresh, "")
+	if gzipped {
+		h["Content-Encoding"] = gzipEncoding
+	}
+	who := "private"
+	if s.cfg.Gate.IsPublic(r) {
+		who = "public"
+	}
+	h.Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second)))
 	s.cfg.Budget.LimitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
@@ -166,18 +191,6 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 		_, _ = w.Write(body) // an error means that the client has gone
 	}
 	return nil
-}
-
-// setCacheControl sets the header Cache-Control. A cache may keep the response for maxAge. A shared
-// cache may keep it only if the response is public (see access.Gate.IsPublic). suffix is appended
-// to the header's value, for example ", immutable".
-func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge time.Duration,
-	suffix string) {
-	who := "public"
-	if !s.cfg.Gate.IsPublic(r) {
-		who = "private"
-	}
-	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(maxAge/time.Second))+suffix)
 }
 
 // addQuery returns the text of a playlist with query added to every URL.
@@ -204,73 +217,83 @@ func addQuery(text []byte, query string) []byte {
 	return b.Bytes()
 }
 
-// objectFresh is the time that a cache may keep a segment, which never changes.
-const objectFresh = time.Hour
-
 func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
 	o, ok := hls.ParseObject(object)
 	if !ok {
 		return refuse.New(http.StatusNotFound,
 			"nothing here: see %s for the stream", hlslive.MasterName).For(refuse.Path)
 	}
-	var body millrace.Chain
-	defer body.Release()
-	if err := s.hls.Object(r.Context(), name, o, &body); err != nil {
+	body := newObjectBody()
+	defer body.release()
+	if err := s.hls.Object(r.Context(), name, o, &body.rest); err != nil {
 		return err
 	}
-	return s.writeObject(w, r, object, &body)
+	return s.writeObject(w, r, object, body)
 }
 
 // writeObject sends the bytes of an HLS object. It borrows body, and may remove bytes from it. If
 // writeObject returns an error, the error is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
-	body *millrace.Chain) error {
+	body *objectBody) error {
 	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}
-	s.cfg.Budget.LimitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
-	h.Set("ETag", etag)
-	s.setCacheControl(w, r, objectFresh, ", immutable")
+	h["Etag"] = []string{etag}
+	// A shared cache may keep the response only if it is public.
+	h["Cache-Control"] = privateObject
+	if s.cfg.Gate.IsPublic(r) {
+		h["Cache-Control"] = publicObject
+	}
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // a weak tag or a list also matches
+		s.cfg.Budget.LimitWrite(w)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	h.Set("Content-Type", "video/mp4")
-	h.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		access.NoteServed(r, body.Len())
-		s.sendChain(w, r, body)
+	h["Content-Type"] = objectType
+	h.Set("Content-Length", strconv.Itoa(body.rest.Len()))
+	if r.Method == http.MethodHead {
+		s.cfg.Budget.LimitWrite(w)
+		w.WriteHeader(http.StatusOK)
+		return nil
 	}
+	s.cfg.Gate.NoteServed(r, body.rest.Len())
+	s.sendBody(w, r, body)
 	return nil
 }
 
-// chainStep is the number of bytes that a client must accept within the stall timeout.
-const chainStep = 256 << 10
+// bodyStep is the number of bytes that a client must accept within the stall timeout. A body that
+// is not much longer is sent in one step.
+const bodyStep = 256 << 10
 
-// sendChain sends the bytes of c. It panics with http.ErrAbortHandler if that fails.
-func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
-	var step millrace.Chain
-	defer step.Release()
-	loan := s.cfg.Budget.HLS.Add(int64(c.Len()),
-		func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
-	defer loan.Done()
+// sendBody sends the bytes of body to the client. If the client has gone or accepts no data,
+// sendBody panics with http.ErrAbortHandler.
+func (s *players) sendBody(w http.ResponseWriter, r *http.Request, body *objectBody) {
+	loan := answer.Of(r)
+	loan.LendHLS(body.rest.Len())
 	account := address.Of(r.Context())
-	tcp := tcpconn.Plain(tcpconn.FromContext(r.Context()))
-	for c.Len() > 0 {
-		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
+	to, http1 := w.(io.ReaderFrom)
+	conn, plain := tcpconn.FromContext(r.Context()).(*proxy.Conn) // false if the client uses TLS
+	if http1 && plain && body.rest.Len() > 0 {
+		body.takeHead(w, conn)
+	}
+	for body.rest.Len() > 0 {
+		n := body.rest.Len()
+		if n > bodyStep+bodyStep/4 {
+			n = bodyStep
+		}
+		account.Pace(r.Context(), int64(n))
 		s.cfg.Budget.LimitWrite(w)
-		if !answer.Of(r).Renew() || loan.Ended() {
+		if !loan.Renew() {
 			panic(http.ErrAbortHandler)
 		}
-		c.CutTo(&step, min(c.Len(), chainStep))
+		body.rest.CutTo(&body.step, n)
 		var err error
-		if rf, ok := w.(io.ReaderFrom); ok {
-			_, err = rf.ReadFrom(chainBody{&step, tcp})
+		if http1 {
+			_, err = to.ReadFrom(body)
 		} else {
-			_, err = step.WriteTo(w)
+			_, err = body.step.WriteTo(w)
 		}
 		if err != nil {
 			panic(http.ErrAbortHandler) // because the response is incomplete
@@ -278,30 +301,53 @@ func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.
 	}
 }
 
-// A chainBody is the body of a response. Over HTTP/1 without TLS, net/http passes it to the TCP
-// connection, which calls WriteTo. WriteTo sends all pieces of the chain with one writev.
-type chainBody struct {
-	*millrace.Chain
-	tcp *net.TCPConn // nil if the client does not use plain TCP
+// An objectBody is the body of a response with an HLS object. Over HTTP/1 without TLS, it is a
+// [proxy.Body]: it sends the response header together with the first bytes of the body.
+type objectBody struct {
+	head millrace.Chain // the response header, if takeHead was called
+	step millrace.Chain // the bytes to send now
+	rest millrace.Chain // the bytes after step
 }
 
-// Read is for the first 512 bytes, from which net/http detects the type of the body.
-func (b chainBody) Read(p []byte) (int, error) {
-	n := b.CopyTo(p)
-	b.Discard(n)
+// objectBodies reuses the Chains, which keep their lists of pieces.
+var objectBodies = sync.Pool{New: func() any { return new(objectBody) }}
+
+// newObjectBody returns an empty objectBody. The caller must call release.
+func newObjectBody() *objectBody { return objectBodies.Get().(*objectBody) }
+
+func (b *objectBody) release() {
+	b.head.Release()
+	b.step.Release()
+	b.rest.Release()
+	objectBodies.Put(b)
+}
+
+// takeHead makes net/http write the response header to b.head instead of conn. The header must
+// contain a Content-Length. Otherwise net/http would not call Send.
+func (b *objectBody) takeHead(w http.ResponseWriter, conn *proxy.Conn) {
+	conn.KeepHead(&b.head)
+	defer conn.KeepHead(nil)
+	_ = http.NewResponseController(w).Flush()
+}
+
+// Send sends the response header, if it has not been sent yet, and b.step with one writev.
+func (b *objectBody) Send(c *net.TCPConn) (int64, error) {
+	head := int64(b.head.Len())
+	b.head.Merge(&b.step)
+	n, err := b.head.WriteTo(c)
+	return max(0, n-head), err
+}
+
+// WriteTo writes b.step to w. net/http calls it if the client uses TLS.
+func (b *objectBody) WriteTo(w io.Writer) (int64, error) { return b.step.WriteTo(w) }
+
+// Read makes b an io.Reader, which net/http requires. Because b has the method WriteTo, net/http
+// reads only the beginning of b, and only if takeHead was not called.
+func (b *objectBody) Read(p []byte) (int, error) {
+	n := b.step.CopyTo(p)
+	b.step.Discard(n)
 	if n == 0 && len(p) > 0 {
 		return 0, io.EOF
 	}
 	return n, nil
-}
-
-// WriteTo writes all of b to w.
-func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// If w has the method SetNoDelay, w is the TCP connection b.tcp, or a wrapper from package net
-	// that contains b.tcp. In both cases, write to b.tcp, because Chain.WriteTo does not use writev
-	// for a wrapper.
-	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
-		w = b.tcp
-	}
-	return b.Chain.WriteTo(w)
 }

@@ -25,7 +25,7 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 		return q, nil
 	}
 	all, known := r.URL.Query(), make(url.Values)
-	if _, q.Blocks, err = hls.ParseReload(all); err != nil {
+	if _, q.Blocks, err = hls.ParseReload(r.URL.RawQuery); err != nil {
 		return q, refuse.New(http.StatusBadRequest, "%v", err)
 	}
 	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
@@ -107,7 +107,10 @@ func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object str
 		refuse.Write(w, out.Status, refused.Reason)
 		return nil
 	case isObject:
-		return s.writeObject(w, r, object, &out.Body)
+		body := newObjectBody()
+		defer body.release()
+		body.rest.Merge(&out.Body)
+		return s.writeObject(w, r, object, body)
 	}
 	return s.writePlaylist(w, r, out.Body.Bytes(), out.Gzip, out.Fresh)
 }

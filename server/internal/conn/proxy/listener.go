@@ -86,6 +86,8 @@ type Conn struct {
 	account *address.Account // the account of the client's address; nil if there are no limits
 	kept    *address.Account // account of the request that has hijacked the connection, or nil
 
+	head io.Writer // gets the bytes of Write; nil if Write sends them; see KeepHead
+
 	// Used by the HTTP server.
 	Hijacked  atomic.Bool
 	IdleSince atomic.Int64 // when the wait for a request began, in Unix ns; 0 during a request
@@ -218,6 +220,36 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.TCPConn.Read(p)
+}
+
+// KeepHead makes Write pass its bytes to head instead of sending them, until KeepHead is called
+// with nil. A handler of an HTTP/1 request calls KeepHead to send the response header together with
+// the body; see [Body]. Only the goroutine that writes to c may call KeepHead.
+func (c *Conn) KeepHead(head io.Writer) { c.head = head }
+
+// Write sends p, or writes p to the argument of KeepHead.
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.head != nil {
+		return c.head.Write(p)
+	}
+	return c.TCPConn.Write(p)
+}
+
+// A Body is a body, or a part of a body, that a handler passes to the method ReadFrom of an HTTP/1
+// response. net/http first writes the response header, and then passes the Body to [Conn.ReadFrom].
+type Body interface {
+	io.Reader
+	// Send writes the Body to c. If the handler has called KeepHead, Send also writes the response
+	// header. Send returns the number of bytes written, without the header.
+	Send(c *net.TCPConn) (int64, error)
+}
+
+// ReadFrom sends the bytes that it reads from src. If src is a [Body], ReadFrom calls Send instead.
+func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
+	if b, ok := src.(Body); ok {
+		return b.Send(c.TCPConn)
+	}
+	return c.TCPConn.ReadFrom(src)
 }
 
 // Keep transfers the Account of a request to c. Close then releases this Account. The HTTP server

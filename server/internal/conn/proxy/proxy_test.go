@@ -354,3 +354,57 @@ func ownAddress(t *testing.T) string {
 	t.Skip("the machine has loopback addresses alone")
 	return ""
 }
+
+// A headBody is a Body that sends the head that the connection has kept, and then its own bytes.
+type headBody struct {
+	*strings.Reader
+	head bytes.Buffer
+}
+
+func (b *headBody) Send(c *net.TCPConn) (int64, error) {
+	if _, err := b.head.WriteTo(c); err != nil {
+		return 0, err
+	}
+	return b.WriteTo(c)
+}
+
+// A response header is sent by the body if the handler wants to, and otherwise at once. Other bodies
+// are sent as a TCP connection sends them.
+func TestHeadIsSentWithTheBody(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Listen(ln, Config{Trusted: new(atomic.Pointer[Trusted]),
+		Addresses: address.New(address.Limits{})})
+	l.cfg.Trusted.Store(new(Trusted))
+	defer l.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	c := accepted.(*Conn)
+	b := &headBody{Reader: strings.NewReader("body 1\n")}
+	c.KeepHead(&b.head)
+	_, err1 := io.WriteString(c, "head 1\n")
+	c.KeepHead(nil)
+	_, err2 := io.WriteString(c, "before head 1\n")
+	n, err3 := c.ReadFrom(b)
+	_, err4 := io.WriteString(c, "head 2\n")
+	m, err5 := c.ReadFrom(strings.NewReader("body 2\n"))
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil || n != 7 || m != 7 {
+		t.Errorf("%d and %d bytes, %v, want 7 each", n, m, err)
+	}
+	_ = c.CloseWrite()
+	got, err := io.ReadAll(client)
+	if want := "before head 1\nhead 1\nbody 1\nhead 2\nbody 2\n"; string(got) != want ||
+		err != nil {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}

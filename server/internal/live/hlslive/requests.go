@@ -106,28 +106,20 @@ func (w *Window) isNext(o hls.Object) bool {
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for waits := false; ; {
-		if w.err != nil {
-			return w.err
-		}
-		if w.mayBeDisowned() {
-			return ErrElsewhere
-		}
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		if !waits {
-			if err := w.shared.Waiting.Acquire(); err != nil {
-				return err
-			}
-			waits = true
-			w.news.waiting++
-			defer func() {
-				w.news.waiting--
-				w.Touch()
-				w.shared.Waiting.Release()
-			}()
-		}
+	ok, err := w.check(done)
+	if ok || err != nil {
+		return err
+	}
+	if err := w.shared.Waiting.Acquire(); err != nil {
+		return err
+	}
+	w.news.waiting++
+	defer func() {
+		w.news.waiting--
+		w.Touch()
+		w.shared.Waiting.Release()
+	}()
+	for !ok && err == nil {
 		changed := w.news.changed
 		w.mu.Unlock()
 		select {
@@ -138,7 +130,20 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		ok, err = w.check(done)
 	}
+	return err
+}
+
+// check calls done, unless all requests get an error. The caller must hold w.mu.
+func (w *Window) check(done func() (bool, error)) (bool, error) {
+	if w.err != nil {
+		return false, w.err
+	}
+	if w.fenced() {
+		return false, ErrElsewhere
+	}
+	return done()
 }
 
 // render returns the current media playlist. If skip is set, it returns the delta update
