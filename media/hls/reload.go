@@ -38,11 +38,11 @@ func ParseReload(query string) (r Reload, blocking bool, err error) {
 		}
 		switch {
 		case name == "_HLS_msn":
-			r.MSN, err = number(value, maxNumber, blocking)
+			r.MSN, err = parseNumber(value, maxNumber, blocking)
 			blocking = true
 		case name == "_HLS_part":
 			var part uint64
-			part, err = number(value, 1<<30, r.Part >= 0)
+			part, err = parseNumber(value, 1<<30, r.Part >= 0)
 			r.Part = int(part)
 		case name == "_HLS_skip" && !hasSkip:
 			r.Skip = value == "YES" || value == "v2"
@@ -58,10 +58,10 @@ func ParseReload(query string) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses a decimal integer. If the integer is larger than limit, number returns limit,
+// parseNumber parses a decimal integer. If the integer is larger than limit, parseNumber returns limit,
 // because no stream has that many segments or parts. The argument twice is true if the parameter
 // has been in the query before, which is an error.
-func number(value string, limit uint64, twice bool) (uint64, error) {
+func parseNumber(value string, limit uint64, twice bool) (uint64, error) {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if twice || err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0, errNumber

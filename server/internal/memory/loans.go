@@ -86,7 +86,7 @@ func (l *Loans) AddWithin(loan *Loan, maxBytes int64, minAge time.Duration, byte
 	cancel func()) error {
 	l.mu.Lock()
 	ending := l.makeRoom(maxBytes, minAge, bytes)
-	fits := l.fits(maxBytes, bytes)
+	fits := l.hasRoom(maxBytes, bytes)
 	if fits {
 		l.add(loan, bytes, cancel)
 	}
@@ -107,7 +107,7 @@ func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error 
 	}
 	l.mu.Lock()
 	ending := l.makeRoom(maxBytes, minAge, bytes)
-	fits := l.fits(maxBytes, bytes) && loan.ended == nil
+	fits := l.hasRoom(maxBytes, bytes) && loan.ended == nil
 	if fits {
 		loan.bytes += bytes
 		l.bytes += bytes

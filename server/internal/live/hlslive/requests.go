@@ -140,7 +140,7 @@ func (w *Window) check(done func() (bool, error)) (bool, error) {
 	if w.err != nil {
 		return false, w.err
 	}
-	if w.fenced() {
+	if w.mayBeDisowned() {
 		return false, ErrElsewhere
 	}
 	return done()
