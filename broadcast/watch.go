@@ -89,7 +89,7 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// If the timer is going to signal the Watchers, announce stops the timer and returns true. The
+// If the timer is going to signal the Watchers, stopTimer stops the timer and returns true. The
 // caller must then signal the Watchers. The caller must hold r.mu.
 func (r *Ring) stopTimer() bool {
 	if r.due == 0 {

@@ -126,7 +126,7 @@ func (k *call) connect() (*conn, error) {
 }
 
 // prepareRetry decides whether the call may be retried after err. If the call may be retried,
-// prepare chooses the server for the next try, and pauses if necessary. Otherwise prepareRetry
+// prepareRetry chooses the server for the next try, and pauses if necessary. Otherwise prepareRetry
 // returns the error that the call must return.
 func (k *call) prepareRetry(err error) error {
 	k.reload(err)

@@ -216,8 +216,9 @@ func (c *conn) readEnd() error {
 // skipUnwanted skips the last n bytes of an unwanted value and its line end, so that the connection
 // can be used again. It always returns reason.
 //
-// If n is greater than maxSkip, refuse skips nothing and marks the connection as broken. For a Conn
-// or a Pipeline, refuse skips any number of bytes, because the next calls need the same connection.
+// If n is greater than maxSkip, skipUnwanted skips nothing and marks the connection as broken. For
+// a Conn or a Pipeline, skipUnwanted skips any number of bytes, because the next calls need the
+// same connection.
 func (c *conn) skipUnwanted(n int64, reason error) error {
 	if n > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true

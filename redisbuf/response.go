@@ -13,7 +13,8 @@ import (
 
 // setContentLength sets the Content-Length of an HTTP response to size. Without a Content-Length,
 // the kernel cannot move the body. If the response already has a Content-Length, a
-// Transfer-Encoding or trailers, or if a middleware may encode the body, announce changes nothing.
+// Transfer-Encoding or trailers, or if a middleware may encode the body, setContentLength changes
+// nothing.
 func setContentLength(w http.ResponseWriter, size int64) {
 	h := w.Header()
 	_, direct := w.(io.ReaderFrom)
@@ -61,10 +62,10 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns the writer for the body of a response. If w has the method ReadFrom, unwrap
-// returns w. Otherwise w is usually a middleware's wrapper, and the kernel cannot move bytes
-// through a Write method. In this case, unwrapBody returns the first response with ReadFrom that w
-// wraps.
+// unwrapBody returns the writer for the body of a response. If w has the method ReadFrom,
+// unwrapBody returns w. Otherwise w is usually a middleware's wrapper, and the kernel cannot move
+// bytes through a Write method. In this case, unwrapBody returns the first response with ReadFrom
+// that w wraps.
 //
 // Before unwrapBody returns a wrapped response, it makes w write the header. It returns w if the
 // header cannot be written, if the response has no Content-Length, or if w may change the body.

@@ -80,7 +80,7 @@ func (c *checker) check(b []byte) (tags contents, err error) {
 var errBoxes = errors.New("the boxes do not fit one another")
 
 // walkBoxes calls f with the type and the content of each box in b. If a box is only a container,
-// boxes calls f for the boxes inside the container instead.
+// walkBoxes calls f for the boxes inside the container instead.
 func walkBoxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {

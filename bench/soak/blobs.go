@@ -149,8 +149,8 @@ func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// putBlob uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses,
-// and aborts the request. The pause gives a faulty server time to report success.
+// putBlob uploads a blob of the given size. If n is less than size, putBlob sends only n bytes,
+// pauses, and aborts the request. The pause gives a faulty server time to report success.
 func (c *cycle) putBlob(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)

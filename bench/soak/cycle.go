@@ -75,7 +75,7 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 // runClient calls f repeatedly until the cycle is over. The arguments of f include the address of
 // the server, and a context that ends when the server is being restarted.
 //
-// If f returns an error, work records a fault. During a restart, requests may fail, so only a
+// If f returns an error, runClient records a fault. During a restart, requests may fail, so only a
 // wrongError is a fault.
 func (c *cycle) runClient(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {

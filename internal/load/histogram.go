@@ -25,7 +25,7 @@ func (h *histogram) add(d time.Duration) {
 	h.raiseMax(d)
 }
 
-// raiseMax sets h.max to d if d is greater. Unlike add, it does not count d. Use raise for an
+// raiseMax sets h.max to d if d is greater. Unlike add, it does not count d. Use raiseMax for an
 // interval that has not ended.
 func (h *histogram) raiseMax(d time.Duration) {
 	for {

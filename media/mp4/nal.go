@@ -21,8 +21,8 @@ type unitScanner struct {
 // units, perhaps with zeros at the end.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	// length is the length of the current unit. It is read byte by byte, and have is the number of
-	// its bytes that have been read. rest is the number of bytes of the unit that remain.
+	// length is the length of the current unit. It is read byte by byte, and lengthBytes is the
+	// number of its bytes that have been read. rest is the number of bytes of the unit that remain.
 	length, lengthBytes, rest := 0, 0, 0
 	first := false // the next byte is the first byte of a unit
 	for p := range data.All() {

@@ -404,7 +404,7 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 
 // storeError converts a Redis error to an error that the methods of a Store return, such as ErrFull
 // or ErrUnavailable. These two errors mean that the call to Redis has changed nothing. The caller
-// must not use failed if the call may have changed a blob.
+// must not use storeError if the call may have changed a blob.
 func (s *Redis) storeError(err error) error {
 	var reply redis.Error
 	switch {

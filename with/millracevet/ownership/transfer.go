@@ -223,8 +223,9 @@ func onHeap(call *ssa.Call) bool {
 	return false
 }
 
-// decideLater makes st depend on the outcome of a call. The argument by is the error or boolean
-// that the call returns. If the program ignores by, decideLater assumes that the call succeeds.
+// decideLater makes st depend on the outcome of a call. The argument decider is the error or
+// boolean that the call returns. If the program ignores decider, decideLater assumes that the call
+// succeeds.
 func decideLater(st *state, decider ssa.Value, onError, onOK bits) {
 	if decider == nil || len(referrers(decider)) == 0 {
 		st.bits = onOK

@@ -293,7 +293,7 @@ func (t *leaseTable) renew() {
 }
 
 // renewOnce reports released leases to the cluster's directory, and renews leases. If renewAll is
-// false, attempt renews only the leases for which lease.Tell was called since the last renewal.
+// false, renewOnce renews only the leases for which lease.Tell was called since the last renewal.
 func (t *leaseTable) renewOnce(ctx context.Context, renewAll bool) {
 	begun := time.Now()
 	var tried []*lease

@@ -171,7 +171,7 @@ const (
 )
 
 // Admit checks whether the sender of a request has proved that it knows the cluster's token. The
-// parameter answer is the header of the response. If the proof is valid, Admit adds the proof of
+// parameter header is the header of the response. If the proof is valid, Admit adds the proof of
 // this node to this header. If the sender needs a new challenge, Admit adds the challenge instead.
 func (s *Secret) Admit(header http.Header, req *http.Request) Verdict {
 	p, mac, ok := parseProof(req.Header.Get(HeaderProof))

@@ -94,7 +94,7 @@ type SegmentStats struct {
 //   - prefix is the start of the Redis keys.
 //   - lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of this
 //     duration.
-//   - keep is how long an object or playlist state is stored.
+//   - expiry is how long an object or playlist state is stored.
 func OpenRedisSegments(address, password, prefix string, lease, expiry time.Duration,
 	log *slog.Logger) (*Segments, error) {
 	s, err := openRedisStore(address, password, prefix, lease, expiry)

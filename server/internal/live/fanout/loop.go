@@ -137,7 +137,7 @@ func (l *loop) writeHealthy() {
 }
 
 // wakeViewer must be called when v has a reply to send, or has been paused or resumed. If v has a
-// goroutine that waits for frames, nudge wakes that goroutine. If v is healthy, it has no
+// goroutine that waits for frames, wakeViewer wakes that goroutine. If v is healthy, it has no
 // goroutine. wakeViewer then moves v to l.detached and starts one.
 func (l *loop) wakeViewer(v *Viewer) {
 	v.signal()
@@ -191,7 +191,7 @@ func (l *loop) leave(v *Viewer) {
 }
 
 // finishHealthy removes v, which has ended, from l.healthy, and calls v.finish. If v is detached,
-// remove does nothing, because the goroutine of v calls v.finish.
+// finishHealthy does nothing, because the goroutine of v calls v.finish.
 func (l *loop) finishHealthy(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)

@@ -240,9 +240,9 @@ func (f *Feed) noteTrack(t flv.Tag) {
 }
 
 // tracksChange updates the set of tracks that later viewers get, and reports whether the set
-// changed. The parameter start says whether viewers can start at the next frame.
+// changed. The parameter canStart says whether viewers can start at the next frame.
 //   - A track that has returned is added at once.
-//   - If audio is absent, its track is removed when start is true.
+//   - If audio is absent, its track is removed when canStart is true.
 //   - If video is absent, its track is removed at once. Without video, viewers can start at every
 //     audio frame.
 func (f *Feed) tracksChange(canStart bool) bool {
@@ -266,8 +266,8 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 }
 
 // publishTracks publishes the frame in c after the set of tracks has changed. Later viewers get the
-// headers of the changed tracks. The parameter start says whether viewers can start at the frame.
-// publishTracks takes ownership of c.
+// headers of the changed tracks. The parameter canStart says whether viewers can start at the
+// frame. publishTracks takes ownership of c.
 func (f *Feed) publishTracks(c *millrace.Chain, canStart bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())

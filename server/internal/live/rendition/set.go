@@ -52,8 +52,8 @@ func (s *Set) Close() {
 // Format returns the format that the publisher sends.
 func (s *Set) Format() Format { return s.live.format }
 
-// Publish adds the frame in c, and takes ownership of c. The argument start reports whether viewers
-// can start at the frame.
+// Publish adds the frame in c, and takes ownership of c. The argument canStart reports whether
+// viewers can start at the frame.
 func (s *Set) Publish(c *millrace.Chain, canStart bool) error {
 	if !s.begun { // only this goroutine writes begun
 		s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 }
 
 // ChangeTracks publishes the first frame since a track has disappeared or returned. preamble has
-// the headers of the tracks that the stream has now. start says whether viewers can start at the
+// the headers of the tracks that the stream has now. canStart says whether viewers can start at the
 // frame. ChangeTracks takes ownership of c and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, canStart bool) error {
 	s.mu.Lock() // so that a conversion begins before both changes, or after both
