@@ -119,8 +119,13 @@ func (l *loop) checkViewers() (detached, ended bool) {
 func (l *loop) writeHealthy() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	stay := l.healthy[:0]
-	for _, v := range l.healthy {
+	all := l.healthy
+	stay, next := all[:0], 0
+	defer func() { // also after a panic: each viewer must be in the list once, or not at all
+		l.healthy = append(stay, all[next:]...)
+		clear(all[len(l.healthy):])
+	}()
+	for _, v := range all {
 		switch v.writeNow(&l.out) {
 		case upToDate:
 			stay = append(stay, v)
@@ -130,9 +135,8 @@ func (l *loop) writeHealthy() {
 		case ended:
 			go l.finish(v) // in a goroutine, because finish logs
 		}
+		next++
 	}
-	clear(l.healthy[len(stay):])
-	l.healthy = stay
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
@@ -269,11 +273,7 @@ func (l *loop) recoverLoop() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// A panic in writeHealthy may leave v in both lists, l.healthy and l.detached. If v is in
-		// l.detached, v has its own goroutine, which releases v.
-		if v != nil && !slices.Contains(l.detached, v) {
-			go v.abandon() // in a goroutine, because abandon logs
-		}
+		go v.abandon() // in a goroutine, because abandon logs
 	}
 	l.healthy = nil
 }
