@@ -54,7 +54,10 @@ func Publish(ctx context.Context, client *http.Client, url string) (*Publication
 	req.Header.Set("Content-Type", "video/x-flv")
 	req.Header.Set("Expect", "100-continue")
 	p := &Publication{body: w, done: make(chan error, 1)}
+	// If the connection breaks, net/http waits for the body before it returns an error.
+	stop := context.AfterFunc(ctx, func() { r.CloseWithError(context.Cause(ctx)) })
 	go func() {
+		defer stop()
 		err := p.send(client, req)
 		r.CloseWithError(err)
 		p.done <- err
