@@ -58,9 +58,9 @@ func ParseReload(query string) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// parseNumber parses a decimal integer. If the integer is larger than limit, parseNumber returns limit,
-// because no stream has that many segments or parts. The argument twice is true if the parameter
-// has been in the query before, which is an error.
+// parseNumber parses a decimal integer. If the integer is larger than limit, parseNumber returns
+// limit, because no stream has that many segments or parts. The argument twice is true if the
+// parameter has been in the query before, which is an error.
 func parseNumber(value string, limit uint64, twice bool) (uint64, error) {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if twice || err != nil && !errors.Is(err, strconv.ErrRange) {

@@ -193,14 +193,14 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 // runs readLoop in a goroutine. readLoop must read from the client until the client hangs up.
 func (a Admission) Start(v *Viewer, readLoop func()) {
 	a.enter(v)
-	v.rendition.Fanout().Start(v.transport, readLoop)
+	v.rendition.Fanout().Start(v.transport, v.pause, readLoop)
 }
 
 // Serve serves v, and returns when v has ended. The caller must call Viewer.Connect first. Serve
 // reports whether v has received the complete stream, including the end.
 func (a Admission) Serve(v *Viewer) (complete bool) {
 	a.enter(v)
-	v.rendition.Fanout().Serve(v.transport)
+	v.rendition.Fanout().Serve(v.transport, v.pause)
 	return v.transport.Reason().Complete() && v.Complete()
 }
 

@@ -51,8 +51,7 @@ func (v *Viewer) exit() {
 // caller appends the head of the response, and then calls Admission.Start or Admission.Serve.
 func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
-		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start,
-		Pause: v.pause})
+		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
 	v.start = fanout.Start{}
 	return v.transport
 }

@@ -36,9 +36,6 @@ type ViewerConfig struct {
 	Remote  string // the client's address, for the log
 	Peer    bool   // the client is another node of the cluster, which has no player
 	Start   Start
-	// Pause is the time from one batch to the next. It is added to the ring's latency. Every value
-	// of Pause has its own loops.
-	Pause time.Duration
 }
 
 // A Start is the position in the ring where a viewer begins.

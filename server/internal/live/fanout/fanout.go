@@ -75,21 +75,24 @@ func (f *Fanout) NewViewer(cfg ViewerConfig) *Viewer { return newViewer(&f.src, 
 // Start serves v, and returns at once. It calls readInput in a goroutine. readInput must read from
 // the connection until the client hangs up. While there are no frames to write, only a read can
 // detect that the client has hung up.
-func (f *Fanout) Start(v *Viewer, readInput func()) {
-	f.add(v)
+//
+// pause is the time from one batch of v to the next, in addition to the ring's latency. Each value
+// of pause has its own loops.
+func (f *Fanout) Start(v *Viewer, pause time.Duration, readInput func()) {
+	f.add(v, pause)
 	go v.loop.readInput(v, readInput)
 	go v.loop.serve(v)
 }
 
-// Serve serves v until it has ended.
-func (f *Fanout) Serve(v *Viewer) {
-	f.add(v)
+// Serve serves v until it has ended. pause has the same meaning as in Start.
+func (f *Fanout) Serve(v *Viewer, pause time.Duration) {
+	f.add(v, pause)
 	v.loop.serve(v)
 }
 
 // add chooses a loop for v, and stores the loop in v.loop. The caller must then call v.loop.serve.
-func (f *Fanout) add(v *Viewer) {
-	v.loop = f.pickLoop(v.pause)
+func (f *Fanout) add(v *Viewer, pause time.Duration) {
+	v.loop = f.pickLoop(pause)
 	f.src.Counters.addViewer(v.conn.path())
 	v.loop.add(v)
 }

@@ -60,8 +60,7 @@ func (f *fixture) publish(t testing.TB, data string, key bool) {
 // viewer returns a viewer that the Fanout serves.
 func (f *fixture) viewer(conn Conn) *Viewer {
 	f.served.Add(1)
-	return f.NewViewer(ViewerConfig{Session: f, Conn: conn, Remote: "test", Start: f.Restart(),
-		Pause: f.pause})
+	return f.NewViewer(ViewerConfig{Session: f, Conn: conn, Remote: "test", Start: f.Restart()})
 }
 
 // unserved returns a viewer that the test serves itself, in place of l's goroutine.

@@ -68,7 +68,7 @@ func TestAStallIsDistance(t *testing.T) {
 		conn := newMemoryConn(pathWrite)
 		conn.setRoom(0)
 		v := f.viewer(conn)
-		f.Start(v, func() { <-conn.gone })
+		f.Start(v, f.pause, func() { <-conn.gone })
 		time.Sleep(3*time.Second + inspectEvery/2)
 		if got := f.Lag(); got.Blocked != 1 || got.Live < 3*time.Second ||
 			got.Live > 3100*time.Millisecond {

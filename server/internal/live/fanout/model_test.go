@@ -246,7 +246,7 @@ func (m *fanoutModel) add(kind path, room int) *modelViewer {
 	m.viewers = append(m.viewers, v)
 	end := m.record('E', 0, 0)
 	v.SetEnd(&end)
-	m.Start(v.Viewer, func() { <-conn.gone })
+	m.Start(v.Viewer, m.fixture.pause, func() { <-conn.gone })
 	return v
 }
 

@@ -17,10 +17,10 @@ func TestViewerPausesBetweenBatches(t *testing.T) {
 			f.publish(t, "k", true)
 			f.pause = 200 * time.Millisecond
 			slow := newMemoryConn(kind)
-			f.Start(f.viewer(slow), func() { <-slow.gone })
+			f.Start(f.viewer(slow), f.pause, func() { <-slow.gone })
 			f.pause = 0
 			fast := newMemoryConn(kind)
-			f.Start(f.viewer(fast), func() { <-fast.gone })
+			f.Start(f.viewer(fast), f.pause, func() { <-fast.gone })
 			batches := func(c *memoryConn, seen *int) bool {
 				c.mu.Lock()
 				defer c.mu.Unlock()

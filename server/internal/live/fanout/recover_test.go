@@ -18,7 +18,7 @@ func TestPanicEndsEachViewerOnce(t *testing.T) {
 		for range 8 {
 			c := newMemoryConn(pathWritev)
 			conns = append(conns, c)
-			f.Start(f.viewer(c), func() { <-c.gone })
+			f.Start(f.viewer(c), f.pause, func() { <-c.gone })
 			synctest.Wait() // the viewers become healthy in this order
 		}
 		conns[0].setRoom(0)   // becomes detached

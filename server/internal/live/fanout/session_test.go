@@ -42,7 +42,7 @@ func TestPeer(t *testing.T) {
 			var end millrace.Chain
 			end.AppendCopy([]byte("end."))
 			v.SetEnd(&end)
-			f.Start(v, func() { <-conn.gone })
+			f.Start(v, f.pause, func() { <-conn.gone })
 			got := func(want string) {
 				t.Helper()
 				synctest.Wait()

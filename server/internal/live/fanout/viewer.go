@@ -33,7 +33,6 @@ type Viewer struct {
 	conn    Conn
 	remote  string
 	peer    bool
-	pause   time.Duration // time from one batch to the next
 
 	cursor *broadcast.Cursor
 	news   *broadcast.Watcher // signals new frames; nil with pathWritev
@@ -61,8 +60,7 @@ type Viewer struct {
 }
 
 func newViewer(src *source, cfg ViewerConfig) *Viewer {
-	v := &Viewer{src: src, session: cfg.Session, conn: cfg.Conn, remote: cfg.Remote, peer: cfg.Peer,
-		pause: cfg.Pause}
+	v := &Viewer{src: src, session: cfg.Session, conn: cfg.Conn, remote: cfg.Remote, peer: cfg.Peer}
 	v.begin(cfg.Start)
 	if v.conn.path() != pathWritev {
 		v.news = src.ring.Watch()

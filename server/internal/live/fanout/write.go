@@ -66,11 +66,11 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// await waits until v.pause has passed and there are new frames. It returns early if v is nudged. A
+// await waits until v.loop.pause has passed and there are new frames. It returns early if v is nudged. A
 // viewer with a plain socket does not call await, because its loop waits.
 func (v *Viewer) await() {
-	if v.pause > 0 {
-		pause := time.NewTimer(v.pause)
+	if v.loop.pause > 0 {
+		pause := time.NewTimer(v.loop.pause)
 		defer pause.Stop()
 		select {
 		case <-pause.C:
