@@ -162,6 +162,25 @@ func TestReaderAllocationsOnASocket(t *testing.T) {
 	})
 }
 
+// TestSpoolAllocations checks that the parts of an upload share their lists of pieces. A part
+// allocates a Body and a place, even if the list is longer than a released Chain would keep.
+func TestSpoolAllocations(t *testing.T) {
+	const parts = 20
+	spool := millrace.NewSpool(20<<20, 1) // 320 pieces of 64 KiB
+	r := millrace.NewReader(newEndless())
+	defer r.Release()
+	upload := func() {
+		for range parts {
+			part := must(spool.Next(t.Context(), r))
+			io.Copy(io.Discard, part)
+			part.Close()
+		}
+	}
+	if n := alloctest.Count(2*parts, upload); n != 2*parts {
+		t.Errorf("%v allocations for %d parts, want %d", n, parts, 2*parts)
+	}
+}
+
 func TestSharingAllocatesNothing(t *testing.T) {
 	pool := millrace.NewPool()
 	var c millrace.Chain

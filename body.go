@@ -22,7 +22,7 @@ type Body struct {
 	size int
 
 	mu     sync.Mutex
-	chain  Chain
+	chain  *Chain // from takeChain; nil after Close
 	reader ChainReader
 	closed bool
 	place  *place // nil if the Body does not belong to a Spool
@@ -48,6 +48,22 @@ func (p *place) done() {
 	}
 }
 
+// idleChains keeps empty Chains with their lists of pieces, for the next Bodies. Without it, each
+// part of an upload leaves kilobytes of garbage. If most of the heap is parts in memory, the garbage
+// collector lets this garbage grow as large as the parts.
+var idleChains = sync.Pool{New: func() any { return new(Chain) }}
+
+// takeChain returns an empty Chain. The caller must pass the Chain to dropChain.
+func takeChain() *Chain { return idleChains.Get().(*Chain) }
+
+// dropChain releases the bytes of c. The caller must not use c again. The argument list is c.many
+// while c has bytes, because an emptied Chain does not keep a long list.
+func dropChain(c *Chain, list []Ref) {
+	c.Release()
+	*c = Chain{many: list[:0]}
+	idleChains.Put(c)
+}
+
 // Body returns a Body of all bytes of c. It borrows c: the Body shares the bytes, and c keeps them.
 //
 // If three fields of a [net/http.Request] are set as follows, redirects and retries can send the
@@ -58,10 +74,16 @@ func (p *place) done() {
 //	req.ContentLength = int64(c.Len())
 //	req.GetBody = func() (io.ReadCloser, error) { return c.Body(), nil }
 func (c *Chain) Body() *Body {
-	b := &Body{size: c.size}
-	c.CloneTo(&b.chain)
-	b.reader.c = &b.chain
+	b := newBody()
+	b.size = c.size
+	c.CloneTo(b.chain)
 	return b
+}
+
+// newBody returns an open Body without bytes.
+func newBody() *Body {
+	c := takeChain()
+	return &Body{chain: c, reader: ChainReader{c: c}}
 }
 
 // Clone returns another Body of all bytes of b, positioned at the first byte. The caller must close
@@ -71,12 +93,13 @@ func (c *Chain) Body() *Body {
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := &Body{size: b.size, closed: b.closed, place: b.place}
-	if !b.closed {
-		b.chain.CloneTo(&c.chain)
-		c.reader.c = &c.chain
-		c.place.add()
+	if b.closed {
+		return &Body{size: b.size, closed: true}
 	}
+	c := newBody()
+	c.size, c.place = b.size, b.place
+	b.chain.CloneTo(c.chain)
+	c.place.add()
 	return c
 }
 
@@ -127,30 +150,32 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	if err := b.lock("WriteTo"); err != nil {
 		return 0, err
 	}
-	var rest Chain
+	rest := takeChain()
 	from := min(b.reader.at, int64(b.size))
-	b.chain.SliceTo(&rest, int(from), b.size)
+	b.chain.SliceTo(rest, int(from), b.size)
 	b.place.add()
 	b.mu.Unlock()
 
 	defer b.place.done()
-	defer rest.Release()
+	defer dropChain(rest, rest.many)
 	n, err := rest.WriteTo(w)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reader.Seek(from+n, io.SeekStart)
+	if !b.closed {
+		b.reader.Seek(from+n, io.SeekStart)
+	}
 	return n, err
 }
 
 // Close releases the bytes. A second Close does nothing. The error is always nil.
 func (b *Body) Close() error {
-	b.mu.Lock()
-	closed := b.closed
-	b.closed = true
-	b.chain.Release()
-	b.mu.Unlock()
-	if !closed {
-		b.place.done()
+	if b.lock("Close") != nil {
+		return nil
 	}
+	b.closed = true
+	dropChain(b.chain, b.chain.many)
+	b.chain, b.reader.c = nil, nil
+	b.mu.Unlock()
+	b.place.done()
 	return nil
 }

@@ -44,13 +44,13 @@ func (s *Spool) Next(ctx context.Context, src *Reader) (*Body, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	b := &Body{place: &place{spool: s}}
+	b := newBody()
+	b.place = &place{spool: s}
 	b.place.add()
-	if err := src.readPart(&b.chain, s.size); err != nil {
+	if err := src.readPart(b.chain, s.size); err != nil {
 		b.Close()
 		return nil, err
 	}
 	b.size = b.chain.Len()
-	b.reader.c = &b.chain
 	return b, nil
 }
