@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // maxInit is the maximum size of the init segment of a file, in bytes. The init segment of a Muxer
@@ -24,7 +25,7 @@ const headGuess = 512
 
 // hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. The argument name
 // is the path of the recording without an extension.
-func hasEnded(root *os.Root, name string) (bool, error) {
+func hasEnded(root disk.Root, name string) (bool, error) {
 	f, err := root.Open(name + listExt)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -47,7 +48,7 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 // one that ends with EXT-X-ENDLIST. If there is no complete fragment, it deletes both files and
 // returns 0. If this package did not write the media file, finish leaves it unchanged, and returns
 // an error.
-func finish(root *os.Root, name string) (int64, error) {
+func finish(root disk.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, remove(root, name)
@@ -94,7 +95,7 @@ func finish(root *os.Root, name string) (int64, error) {
 
 // remove deletes the files of a recording, and then the directories that contained them if they are
 // empty.
-func remove(root *os.Root, name string) error {
+func remove(root disk.Root, name string) error {
 	for _, ext := range extensions {
 		if err := root.Remove(name + ext); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -110,7 +111,7 @@ func remove(root *os.Root, name string) error {
 
 // replaceList writes text to a new file, and then renames the file to replace the playlist of a
 // recording.
-func replaceList(root *os.Root, name string, text []byte) error {
+func replaceList(root disk.Root, name string, text []byte) error {
 	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
