@@ -475,10 +475,11 @@ func (d *directory) remove(f file, cond Condition) error {
 	return d.root.Remove(f.path)
 }
 
-// roomError returns ErrFull if err means that the file system is full or a quota is used up.
-// Otherwise, it returns err unchanged.
+// roomError returns ErrFull if err means that the file system is full or a quota is used up, and
+// that the value was not stored. Otherwise, it returns err unchanged.
 func roomError(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if full && !errors.Is(err, ErrUnsure) {
 		return ErrFull
 	}
 	return err
