@@ -70,3 +70,27 @@ func TestDiskFullAfterRename(t *testing.T) {
 	}
 	disk.Fail(0, 0, nil, false)
 }
+
+// After a crash during the first start, the next start works.
+func TestCrashDuringFirstStart(t *testing.T) {
+	disk, crashed := disktest.New(memoryDir(t)), disktest.New(memoryDir(t))
+	d, err := openDisk(disk, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, d)
+	for i := range 20 {
+		rnd := disktest.Random(i, 0, 0)
+		s := disk.Crash(rnd.IntN(disk.Len()), 512, rnd)
+		if crashed, err = s.Restore(crashed); err != nil {
+			t.Fatal(err)
+		}
+		d, err := openDisk(crashed, time.Now)
+		if err != nil {
+			t.Fatalf("%v, after a crash that has left\n%s", err, s)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -140,6 +140,10 @@ func (d *directory) prepare(successor bool) (err error) {
 	if d.lock, err = d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
+	// The lock file marks the directory as a directory of blobs, so it must be on disk first.
+	if err := disk.SyncDir(d.root, "."); err != nil {
+		return err
+	}
 	if !successor {
 		if err := d.clear(); err != nil {
 			return err
