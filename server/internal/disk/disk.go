@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Root is a directory, like os.Root. Its methods have the same meaning as those of os.Root.
+// A Root is an open directory. os.Root documents its methods.
 type Root interface {
 	Open(name string) (File, error)
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)

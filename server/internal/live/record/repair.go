@@ -47,7 +47,7 @@ func hasEnded(root disk.Root, name string) (bool, error) {
 // finish truncates the media file after the last complete fragment, and replaces the playlist by
 // one that ends with EXT-X-ENDLIST. If there is no complete fragment, it deletes both files and
 // returns 0. If this package did not write the media file, finish leaves it unchanged, and returns
-// an error.
+// an error. When finish returns, both files and their names are on the disk.
 func finish(root disk.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,14 @@ func finish(root disk.Root, name string) (int64, error) {
 	}
 	whole := append(listHeader(finished, base, init, target), entries...)
 	whole = append(whole, endLine...)
-	return end + int64(len(whole)), replaceList(root, name, whole)
+	if err := replaceList(root, name, whole); err != nil {
+		return 0, err
+	}
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		if err := disk.SyncDir(root, dir); err != nil || dir == "." {
+			return end + int64(len(whole)), err
+		}
+	}
 }
 
 // remove deletes the files of a recording, and then the directories that contained them if they are
