@@ -31,4 +31,8 @@
 // file with a complete playlist, and on the directories, which have the names. A crash of the
 // process loses no written data. A crash of the machine loses the last seconds. With an fsync for
 // each segment, streams would wait for each other on a slow disk.
+//
+// After a crash of the machine, any part of an unfinished mp4 may be missing, although its size and
+// the playlist say that it is there. finish therefore checks the last minutes, and ends the file
+// before the first missing part.
 package record

@@ -253,7 +253,7 @@ func TestCut(t *testing.T) {
 	// The damage is in the last segment that the playlist names, and in the first one.
 	for _, i := range []int{at + 3, 0} {
 		whole := bytes.Clone(media)
-		copy(media[ends[i]:], make([]byte, 100))
+		copy(media[ends[i]:], bytes.Repeat([]byte{0xff}, 100))
 		if i > 0 {
 			cutAt = i
 			cut(len(media), grown[:strings.LastIndex(grown, "#EXT-X-PROGRAM")])
