@@ -126,3 +126,28 @@ func TestHoles(t *testing.T) {
 		})
 	}
 }
+
+// Open deletes the new playlist of an ended recording. A crash of the machine may leave the file
+// under both names.
+func TestPlaylistUnderBothNames(t *testing.T) {
+	r := newRig(t, nil)
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 60)
+	rec.Close()
+	r.close()
+	name := r.files("cam")[0]
+	if err := os.Link(name+listExt, name+newListExt); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(Config{Dir: r.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if st := a.Stats(); st.Files != 1 || st.Repaired != 0 || st.Bytes != sizes(t, r.dir) {
+		t.Errorf("%+v, want one file without a repair, and the bytes counted", st)
+	}
+	sameFragments(t, r.checkAll("cam"), want) // fails if a new playlist is left
+}

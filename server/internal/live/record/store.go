@@ -121,6 +121,9 @@ func (s *store) readFile(root disk.Root, k finishedFile) error {
 				k.stamp+mediaExt)
 		}
 	}
+	if ended { // a crash may have left the new playlist under both names
+		_ = root.Remove(name + newListExt)
+	}
 	if k.bytes = sizeOf(root, name); k.bytes > 0 {
 		s.mu.Lock()
 		s.files, s.bytes = append(s.files, k), s.bytes+k.bytes
