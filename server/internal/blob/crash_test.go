@@ -251,8 +251,8 @@ func (r *crashRun) crashed(s *disktest.State, n int, rnd *rand.Rand) (err error)
 	return nil
 }
 
-// If the disk is full after a value got its name, Put reports ErrUnsure, because the key has the new
-// value.
+// If the disk is full after a value got its name, Put reports ErrUnsure, because the key has the
+// new value.
 func TestDiskFullAfterRename(t *testing.T) {
 	disk := disktest.New(memoryDir(t))
 	d, err := openDisk(disk, time.Now)
@@ -374,7 +374,8 @@ func (r *crashRun) crashAt(seed, n, variants int) (tried, checked int) {
 	return tried, checked
 }
 
-// If any call fails, no confirmed value is lost, and the store works afterwards, also after a crash.
+// If any call fails, no confirmed value is lost, and the store works afterwards, also after a
+// crash.
 func TestFailingCallsLoseNothing(t *testing.T) {
 	runs, stride := 5, 1
 	if !disktest.Full() {
@@ -386,7 +387,7 @@ func TestFailingCallsLoseNothing(t *testing.T) {
 			for _, why := range []error{syscall.ENOSPC, syscall.EIO} {
 				t.Run(fmt.Sprint(seed, why), func(t *testing.T) {
 					t.Parallel()
-					for k := 0; failCall(t, seed, k, why, k/stride%2 == 0); k += stride {
+					for k := 0; failCall(t, seed, k, why, stride); k += stride {
 						failed.Add(1)
 					}
 				})
@@ -397,8 +398,9 @@ func TestFailingCallsLoseNothing(t *testing.T) {
 }
 
 // failCall makes call k of a run fail. It returns false if the run has fewer calls.
-func failCall(t *testing.T, seed, k int, why error, short bool) bool {
+func failCall(t *testing.T, seed, k int, why error, stride int) bool {
 	t.Helper()
+	short := (k/stride%2 == 0) == (why == syscall.EIO) // each call is short with one of the errors
 	r := newCrashRun(t, seed)
 	defer os.RemoveAll(r.disk.Dir())
 	defer os.RemoveAll(r.scratch.Dir())

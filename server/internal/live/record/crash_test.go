@@ -64,7 +64,8 @@ func newCrashRun(t *testing.T, seed int, limit int64) *crashRun {
 	t.Helper()
 	dir := memoryDir(t)
 	return &crashRun{rig: &rig{t: t, dir: dir, log: &nettest.LogBook{}}, disk: disktest.New(dir),
-		scratch: disktest.New(memoryDir(t)), limit: limit, rnd: disktest.Random(seed, 0, 0), clock: newClock("2026-11-24T15:00:00Z"),
+		scratch: disktest.New(memoryDir(t)), limit: limit, rnd: disktest.Random(seed, 0, 0),
+		clock:   newClock("2026-11-24T15:00:00Z"),
 		streams: make(map[string]*crashStream)}
 }
 
@@ -405,7 +406,7 @@ func TestHoles(t *testing.T) {
 		left       int  // fragments; -1: those before the hole
 	}{
 		{"a page near the end", size/4096*4096 - 4096, size / 4096 * 4096, true, -1},
-		{"a page a minute earlier", size * 3 / 4 / 4096 * 4096, size*3/4/4096*4096 + 4096, true, -1},
+		{"a page a minute before", size * 3 / 4 / 4096 * 4096, size*3/4/4096*4096 + 4096, true, -1},
 		{"a sector", size * 3 / 4 / 512 * 512, size*3/4/512*512 + 512, true, -1},
 		{"the end of a sector", ends[n-50], (ends[n-50] + 511) / 512 * 512, true, -1},
 		{"the end of the file", (size - 1) / 512 * 512, size, true, -1},
@@ -481,10 +482,10 @@ func TestPlaylistUnderBothNames(t *testing.T) {
 	sameFragments(t, r.checkAll("cam"), want) // fails if a new playlist is left
 }
 
-// After a crash of the process, each recording has all fragments that were written. After a crash of
-// the machine, it has all fragments of ended recordings, and all that the kernel had written, up to
-// the first one that is damaged, and no damaged one. This includes file systems that have lost or
-// reordered everything that was not synced.
+// After a crash of the process, each recording has all fragments that were written. After a crash
+// of the machine, it has all fragments of ended recordings, and all fragments that the kernel had
+// written. It has no damaged fragment. This includes file systems that have lost or reordered
+// everything that was not synced.
 func TestCrashLeavesWholeFragments(t *testing.T) {
 	runs, variants, stride := 20, 20, 1
 	if !disktest.Full() {
@@ -534,7 +535,7 @@ func TestFailingCallsDamageNothing(t *testing.T) {
 			for _, why := range []error{syscall.ENOSPC, syscall.EIO} {
 				t.Run(fmt.Sprint(seed, why), func(t *testing.T) {
 					t.Parallel()
-					for k := 0; failCall(t, seed, k, why, k/stride%2 == 0); k += stride {
+					for k := 0; failCall(t, seed, k, why, stride); k += stride {
 						failed.Add(1)
 					}
 				})
@@ -545,8 +546,9 @@ func TestFailingCallsDamageNothing(t *testing.T) {
 }
 
 // failCall makes call k of a run fail. It returns false if the run has fewer calls.
-func failCall(t *testing.T, seed, k int, why error, short bool) bool {
+func failCall(t *testing.T, seed, k int, why error, stride int) bool {
 	t.Helper()
+	short := (k/stride%2 == 0) == (why == syscall.EIO) // each call is short with one of the errors
 	r := newCrashRun(t, seed, 0)
 	defer os.RemoveAll(r.dir)
 	defer os.RemoveAll(r.scratch.Dir())

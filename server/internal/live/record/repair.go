@@ -26,9 +26,9 @@ const maxInit = 256 << 10
 // otherwise or the disk is too slow.
 const unsynced = 2 * time.Minute
 
-// sectorSize is the size of a sector in bytes. A disk writes whole sectors. If a sector of a file was
-// not written before a crash, it contains zeros. Streams of H.264, H.265 and AAC have no run of
-// zeros that is as long as a sector.
+// sectorSize is the size of a sector in bytes. A disk writes whole sectors. A sector of a file that
+// was not written before a crash contains zeros. H.264, H.265 and AAC have no run of zeros as long
+// as a sector.
 const sectorSize = 512
 
 // headGuess is the number of bytes of a fragment that are read at first. Most heads are shorter.
@@ -57,8 +57,8 @@ func hasEnded(root disk.Root, name string) (bool, error) {
 //
 // finish truncates the media file before the first damaged or incomplete fragment, and replaces the
 // playlist by one that ends with EXT-X-ENDLIST. If there is no complete fragment, it deletes both
-// files and returns 0. If this package did not write the media file, finish leaves it unchanged, and
-// returns an error. When finish returns, both files and their names are on the disk.
+// files and returns 0. If this package did not write the media file, finish leaves it unchanged,
+// and returns an error. When finish returns, both files and their names are on the disk.
 func finish(root disk.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,8 +193,8 @@ func (r *reader) readInit() (end int64, err error) {
 }
 
 // intact returns the offset of the first damage in the media file, or the end of its last complete
-// fragment. It trusts the segments in known that ended long before the last one. init is the size of
-// the init segment.
+// fragment. It does not check the segments in known that are older than unsynced. init is the size
+// of the init segment.
 func (r *reader) intact(known list, init int64) (end int64, err error) {
 	end = init
 	for _, e := range known.entries {

@@ -282,8 +282,8 @@ func (s *State) String() string {
 	return string(b)
 }
 
-// Full reports whether a test checks all states: without -short, and without the race detector, which
-// would make it take an hour.
+// Full reports whether a test checks all states. With -short it checks some. The race detector would
+// make it take an hour.
 func Full() bool { return !testing.Short() && !race }
 
 // Random returns the source of random numbers for a crash, which depends on its arguments only.

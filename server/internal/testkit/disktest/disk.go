@@ -12,7 +12,7 @@
 //   - Each block of a file has the bytes of any moment since the last fsync. A block that was never
 //     written has zeros.
 //   - The size of a file is any size between the smallest and the largest one since the last fsync.
-//   - Permissions and times are those of any moment since the last fsync.
+//   - Permissions and times have a value of any moment since the last fsync.
 package disktest
 
 import (
@@ -59,7 +59,7 @@ type operation struct {
 	isDir    bool
 }
 
-// A Disk is a directory whose changes are recorded. Its methods may be called from any goroutine.
+// A Disk records the changes of a directory. Its methods may be called from any goroutine.
 type Disk struct {
 	dir string
 
@@ -124,9 +124,10 @@ func (d *Disk) isDir(name string) bool {
 	return ok && d.dirs[name]
 }
 
-// Written returns the bytes that were written to each file, also to files that were truncated,
-// renamed or removed since. It requires that each file was written from its beginning to its end,
-// and was created under a name of its own. The names are those under which files were created.
+// Written returns all bytes that were written to each file, by the name under which the file was
+// created. It includes files that were truncated, renamed or removed later. It requires that each
+// file was written from its beginning to its end, and that no two files were created under the same
+// name.
 func (d *Disk) Written() map[string][]byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
