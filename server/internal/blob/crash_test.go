@@ -377,9 +377,9 @@ func (r *crashRun) crashAt(seed, n, variants int) (tried, checked int) {
 // If any call fails, no confirmed value is lost, and the store works afterwards, also after a
 // crash.
 func TestFailingCallsLoseNothing(t *testing.T) {
-	runs, stride := 5, 1
+	runs, stride := 2, 1
 	if !disktest.Full() {
-		runs, stride = 1, 10
+		stride = 20
 	}
 	var failed atomic.Int64
 	t.Run("runs", func(t *testing.T) {

@@ -491,12 +491,12 @@ func TestCrashLeavesWholeFragments(t *testing.T) {
 	if !disktest.Full() {
 		runs, variants, stride = 2, 4, 3
 	}
-	var prefixes, states, distinct atomic.Int64
+	var prefixes, states, distinct, deleted atomic.Int64
 	t.Run("runs", func(t *testing.T) {
 		for seed := range runs {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				r := newCrashRun(t, seed, 400_000)
+				r := newCrashRun(t, seed, 200_000)
 				for range 40 {
 					if err := r.step(); err != nil {
 						t.Fatal(err)
@@ -506,6 +506,7 @@ func TestCrashLeavesWholeFragments(t *testing.T) {
 				if n := r.disk.Opened(); n != 0 {
 					t.Errorf("%d files are open", n)
 				}
+				deleted.Add(int64(strings.Count(r.log.String(), "an old recording was deleted")))
 				for n := seed % stride; n <= r.disk.Len(); n += stride {
 					tried, checked := r.crashAt(seed, n, variants)
 					prefixes.Add(1)
@@ -518,8 +519,11 @@ func TestCrashLeavesWholeFragments(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d runs, %d prefixes, %d states, %d of them distinct", runs, prefixes.Load(),
-		states.Load(), distinct.Load())
+	if deleted.Load() == 0 {
+		t.Error("no run has deleted an old recording")
+	}
+	t.Logf("%d runs, %d prefixes, %d states, %d of them distinct; %d recordings were deleted", runs,
+		prefixes.Load(), states.Load(), distinct.Load(), deleted.Load())
 }
 
 // If any call fails, each recording has all fragments that were written before and after, and
