@@ -394,6 +394,10 @@ func TestHoles(t *testing.T) {
 		ends = append(ends, ends[len(ends)-1]+f.Size)
 	}
 	n, size := len(ends), len(media)
+	early := n * 3 / 4
+	for ends[early]%512 > 256 { // the fragment begins in the first half of a sector
+		early++
+	}
 	root, err := disk.Open(r.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -408,7 +412,7 @@ func TestHoles(t *testing.T) {
 		{"a page near the end", size/4096*4096 - 4096, size / 4096 * 4096, true, -1},
 		{"a page a minute before", size * 3 / 4 / 4096 * 4096, size*3/4/4096*4096 + 4096, true, -1},
 		{"a sector", size * 3 / 4 / 512 * 512, size*3/4/512*512 + 512, true, -1},
-		{"the end of a sector", ends[n-50], (ends[n-50] + 511) / 512 * 512, true, -1},
+		{"the end of a sector", ends[early], ends[early]/512*512 + 512, true, -1},
 		{"the end of the file", (size - 1) / 512 * 512, size, true, -1},
 		{"a sector, without a playlist", size / 4 / 512 * 512, size/4/512*512 + 512, false, -1},
 		{"the first fragment", ends[0], (ends[0] + 511) / 512 * 512, false, 0},
