@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/disk"
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
@@ -80,8 +81,8 @@ const (
 // A file is written in incoming, synced to disk, and then renamed. After that it is never changed.
 // When Put returns, the new name is on disk.
 type directory struct {
-	root   *os.Root
-	lock   *os.File
+	root   disk.Root
+	lock   disk.File
 	blocks *millrace.Pool
 	clock  func() time.Time
 	serial atomic.Int64 // makes the modification time of every file different, see stamp
@@ -90,7 +91,7 @@ type directory struct {
 	// name or is removed. One mutex is enough for all directories, because the kernel also executes
 	// renames between directories one after the other.
 	names     lock.Mutex
-	namesFile *os.File
+	namesFile disk.File
 
 	stopSweeper context.CancelFunc
 	swept       chan struct{} // closed when the sweeper goroutine has ended
@@ -105,25 +106,26 @@ type directory struct {
 // because that process may still have running transfers. If successor is false, this process needs
 // exclusive access at the start, and deletes the unfinished files of processes that were killed.
 func OpenDirectory(name string, successor bool, pool *millrace.Pool) (Store, error) {
-	d, err := newDirectory(name, successor, pool)
+	root, err := disk.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDirectory(root, successor, pool)
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-func newDirectory(name string, successor bool, pool *millrace.Pool) (*directory, error) {
-	root, err := os.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
+// newDirectory takes ownership of root.
+func newDirectory(root disk.Root, successor bool, pool *millrace.Pool) (*directory, error) {
 	d := &directory{root: root, blocks: pool, clock: time.Now, swept: make(chan struct{})}
 	// The serial number starts at random, so that it differs from the serial number of another
 	// process that uses the directory.
 	d.serial.Store(rand.Int64N(int64(time.Millisecond)))
 	if err := d.prepare(successor); err != nil {
 		_ = d.closeFiles()
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", root.Name(), err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d.stopSweeper = stop
@@ -136,6 +138,10 @@ func (d *directory) prepare(successor bool) (err error) {
 		return err
 	}
 	if d.lock, err = d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	// The lock file marks the directory as a directory of blobs, so it must be on disk first.
+	if err := disk.SyncDir(d.root, "."); err != nil {
 		return err
 	}
 	if !successor {
@@ -157,7 +163,7 @@ func (d *directory) prepare(successor bool) (err error) {
 			return err
 		}
 	}
-	if err := d.sync("."); err != nil {
+	if err := disk.SyncDir(d.root, "."); err != nil {
 		return err
 	}
 	return d.probe()
@@ -222,15 +228,6 @@ func (d *directory) probe() error {
 	return nil
 }
 
-// sync calls fsync on a directory, which makes new and removed file names durable.
-func (d *directory) sync(name string) error {
-	f, err := d.root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 // Close stops the sweeper and closes the store's files.
 func (d *directory) Close() error {
 	d.stopSweeper()
@@ -240,7 +237,7 @@ func (d *directory) Close() error {
 
 func (d *directory) closeFiles() error {
 	err := d.root.Close()
-	for _, f := range []*os.File{d.lock, d.namesFile} {
+	for _, f := range []disk.File{d.lock, d.namesFile} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -371,7 +368,7 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	if err != nil {
 		return "", false, err
 	}
-	if err := d.sync(shardName(to.shard)); err != nil {
+	if err := disk.SyncDir(d.root, shardName(to.shard)); err != nil {
 		return "", false, fmt.Errorf("%w: %w", ErrUnsure, err)
 	}
 	return tag, before == "", nil
@@ -461,7 +458,7 @@ func (d *directory) Delete(_ context.Context, key string, cond Condition) error 
 	if err := d.remove(f, cond); err != nil {
 		return err
 	}
-	if err := d.sync(shardName(f.shard)); err != nil {
+	if err := disk.SyncDir(d.root, shardName(f.shard)); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsure, err)
 	}
 	return nil
@@ -482,10 +479,11 @@ func (d *directory) remove(f file, cond Condition) error {
 	return d.root.Remove(f.path)
 }
 
-// roomError returns ErrFull if err means that the file system is full or a quota is used up.
-// Otherwise, it returns err unchanged.
+// roomError returns ErrFull if err means that the file system is full or a quota is used up, and
+// that the value was not stored. Otherwise, it returns err unchanged.
 func roomError(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if full && !errors.Is(err, ErrUnsure) {
 		return ErrFull
 	}
 	return err

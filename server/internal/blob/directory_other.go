@@ -2,9 +2,9 @@
 
 package blob
 
-import "os"
+import "github.com/millrace-io/millrace/server/internal/disk"
 
 const shared, exclusive, unlocked, noWait = 0, 0, 0, 0
 
 // flock does nothing, because this operating system has no such file locks.
-func flock(*os.File, int) error { return nil }
+func flock(disk.File, int) error { return nil }

@@ -28,7 +28,7 @@ const writerKeys = 4
 
 // writeUntilKilled puts and deletes values until the test kills its process.
 func writeUntilKilled(dir string) {
-	d, err := newDirectory(dir, false, millrace.DefaultPool())
+	d, err := openStore(dir, false, millrace.DefaultPool())
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -95,7 +95,7 @@ func TestKilledWriters(t *testing.T) {
 // checkKilled returns the number of values in a directory, after checking that each is complete.
 func checkKilled(t *testing.T, dir string) (there int) {
 	t.Helper()
-	d, err := newDirectory(dir, false, millrace.DefaultPool())
+	d, err := openStore(dir, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 // A time to live survives the process. An expired value is not served, and is deleted later.
 func TestExpiry(t *testing.T) {
 	dir := t.TempDir()
-	d, err := newDirectory(dir, false, millrace.DefaultPool())
+	d, err := openStore(dir, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestExpiry(t *testing.T) {
 // openDirectoryAt opens a directory with the given clock, and without its sweeper.
 func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *directory {
 	t.Helper()
-	d, err := newDirectory(name, false, millrace.DefaultPool())
+	d, err := openStore(name, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,9 @@
 package blob
 
 import (
-	"os"
 	"syscall"
+
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // Operations of flock.
@@ -20,7 +21,7 @@ const (
 // flock locks or unlocks the file f for this process. The argument how is a combination of the
 // operations above. When the process ends, even if it is killed, the operating system releases the
 // locks of the process.
-func flock(f *os.File, how int) error {
+func flock(f disk.File, how int) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {
 			return err

@@ -37,11 +37,18 @@ func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
 
 func openDirectory(t *testing.T, name string) *directory {
 	t.Helper()
-	d, err := newDirectory(name, false, millrace.DefaultPool())
+	d, err := openStore(name, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return closing(t, d)
+}
+
+// openStore is OpenDirectory, but returns a *directory.
+func openStore(name string, successor bool, pool *millrace.Pool) (*directory, error) {
+	s, err := OpenDirectory(name, successor, pool)
+	d, _ := s.(*directory)
+	return d, err
 }
 
 func openServer(t *testing.T, e redistest.Endpoint, prefix string) *Redis {

@@ -21,7 +21,7 @@ func TestSuccessorShares(t *testing.T) {
 	dir := t.TempDir()
 	refused := func(when string) {
 		t.Helper()
-		if d, err := newDirectory(dir, false, millrace.DefaultPool()); err == nil ||
+		if d, err := openStore(dir, false, millrace.DefaultPool()); err == nil ||
 			!strings.Contains(err.Error(), "another process") {
 			t.Errorf("%s: %v, want an error that names another process", when, err)
 			if err == nil {
@@ -29,7 +29,7 @@ func TestSuccessorShares(t *testing.T) {
 			}
 		}
 	}
-	old, err := newDirectory(dir, true, millrace.DefaultPool()) // without a predecessor
+	old, err := openStore(dir, true, millrace.DefaultPool()) // without a predecessor
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestSuccessorShares(t *testing.T) {
 
 func openSuccessor(t *testing.T, dir string) *directory {
 	t.Helper()
-	d, err := newDirectory(dir, true, millrace.DefaultPool())
+	d, err := openStore(dir, true, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}

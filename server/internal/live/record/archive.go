@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/disk"
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
@@ -38,7 +39,7 @@ var errLocked = errors.New("another process records to this directory")
 type Archive struct {
 	cfg  Config
 	log  *slog.Logger
-	lock *os.File
+	lock disk.File
 
 	ready    chan struct{} // closed when the directory is open, or opening has failed
 	waiting  context.Context
@@ -64,9 +65,9 @@ func Open(c Config) (*Archive, error) {
 	}
 	a := &Archive{cfg: c, log: lock.Logger(c.Log), recordings: make(map[string]*Recording),
 		ready: make(chan struct{})}
-	a.store.dir, a.store.maxBytes, a.store.log = c.Dir, c.MaxBytes, a.log
+	a.store.cfg, a.store.log = &a.cfg, a.log
 	a.waiting, a.stopWait = context.WithCancel(context.Background())
-	root, err := os.OpenRoot(c.Dir)
+	root, err := c.open(c.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +113,9 @@ func (a *Archive) await() {
 		case <-look.C:
 		}
 	}
-	var root *os.Root
+	var root disk.Root
 	if err == nil {
-		root, err = os.OpenRoot(a.cfg.Dir)
+		root, err = a.cfg.open(a.cfg.Dir)
 	}
 	if err == nil {
 		err = a.store.readDir(root)

@@ -3,10 +3,10 @@ package record
 import (
 	"cmp"
 	"errors"
-	"io"
 	"log/slog"
-	"os"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // Default values of Config.
@@ -33,8 +33,8 @@ type Config struct {
 	// returns an error, Admit is called again later. If Admit is nil, all streams are recorded.
 	Admit func(stream string) (end func(reason string, bytes int64), err error)
 
-	now  func() time.Time         // the clock; tests replace it
-	disk func(*os.File) io.Writer // for tests: wraps the media files
+	now  func() time.Time                    // the clock; tests replace it
+	open func(dir string) (disk.Root, error) // opens Dir; tests replace it
 }
 
 func (c *Config) setDefaults() error {
@@ -48,6 +48,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.open == nil {
+		c.open = disk.Open
 	}
 	return nil
 }

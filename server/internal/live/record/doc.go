@@ -27,8 +27,12 @@
 // and its last line is EXT-X-ENDLIST. A file without that line is unfinished. The function finish
 // completes a file: at its end, after an error, and in Open after a crash.
 //
-// fsync is called only at the end of a file, first on the mp4 and then on the playlist, because
-// finish trusts a file with a complete playlist. A crash of the process loses no written data. A
-// crash of the machine loses the last seconds. With an fsync for each segment, streams would wait
-// for each other on a slow disk.
+// fsync is called only at the end of a file: on the mp4, on the playlist, because finish trusts a
+// file with a complete playlist, and on the directories, which have the names. A crash of the
+// process loses no written data. A crash of the machine loses the last seconds. With an fsync for
+// each segment, streams would wait for each other on a slow disk.
+//
+// After a crash of the machine, any part of an unfinished mp4 may be missing, although its size and
+// the playlist say that it is there. finish therefore checks the last minutes, and ends the file
+// before the first missing part.
 package record

@@ -3,7 +3,6 @@ package record
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // errRemoved means that the media file of a recording was removed or replaced. The recording then
@@ -26,12 +26,11 @@ const pageSize = 4096
 type file struct {
 	// The archive's directory. It is opened again for each file, because the directory may be
 	// replaced.
-	root   *os.Root
+	root   disk.Root
 	name   string // path below root, without an extension
 	period time.Time
-	media  *os.File
-	list   *os.File // nil before the first segment has ended
-	out    io.Writer
+	media  disk.File
+	list   disk.File // nil before the first segment has ended
 	movie  mp4.Movie
 	base   time.Duration // stream time at the beginning of the file
 
@@ -57,7 +56,7 @@ func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(cfg.Dir)
+	root, err := cfg.open(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +72,9 @@ func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 		_ = root.Close()
 		return nil, err
 	}
-	f.out = f.media
-	if cfg.disk != nil {
-		f.out = cfg.disk(f.media)
-	}
 	var share millrace.Chain
 	init.CloneTo(&share)
-	err = writeTo(&share, f.out)
+	err = writeTo(&share, f.media)
 	share.Release()
 	if err != nil {
 		_ = remove(root, f.name) // if this fails, the next Open removes the file
@@ -124,7 +119,7 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 // write writes the pending fragments, and then the playlist entries of the complete segments.
 func (f *file) write() error {
 	defer f.pending.Release()
-	if err := writeTo(&f.pending, f.out); err != nil {
+	if err := writeTo(&f.pending, f.media); err != nil {
 		return err
 	}
 	f.fragments = 0

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/mp4"
 	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // A feed makes the fragments of an FLV file that is played repeatedly.
@@ -214,6 +216,27 @@ func (r *rig) stream(name string) *Recording {
 		r.t.Fatal(err)
 	}
 	return rec
+}
+
+// openWith returns a Config.open that applies wrap to the media files.
+func openWith(wrap func(disk.File) disk.File) func(string) (disk.Root, error) {
+	return func(dir string) (disk.Root, error) {
+		root, err := disk.Open(dir)
+		return wrappedRoot{root, wrap}, err
+	}
+}
+
+type wrappedRoot struct {
+	disk.Root
+	wrap func(disk.File) disk.File
+}
+
+func (r wrappedRoot) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
+	f, err := r.Root.OpenFile(name, flag, perm)
+	if err == nil && flag&os.O_EXCL != 0 && filepath.Ext(name) == mediaExt {
+		f = r.wrap(f)
+	}
+	return f, err
 }
 
 // settle makes the archive write its queues at once, and waits for that.

@@ -2,7 +2,7 @@
 
 package record
 
-import "os"
+import "github.com/millrace-io/millrace/server/internal/disk"
 
 // flock does nothing, because this system has no flock.
-func flock(*os.File) error { return nil }
+func flock(disk.File) error { return nil }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // probe returns how many frames of the first stream of a type ffmpeg decodes. complaints are
@@ -466,10 +466,10 @@ func TestMaxBytesWithoutKeyFrames(t *testing.T) {
 // A gate is a disk that blocks while it is closed.
 type gate struct{ open chan struct{} }
 
-func (g *gate) disk(f *os.File) io.Writer { return gatedFile{f, g} }
+func (g *gate) wrap(f disk.File) disk.File { return gatedFile{f, g} }
 
 type gatedFile struct {
-	*os.File
+	disk.File
 	gate *gate
 }
 
@@ -483,7 +483,7 @@ func TestFree(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	const queue = 200 << 10
 	g := &gate{make(chan struct{})}
-	r := newRig(t, func(c *Config) { c.QueueBytes, c.disk = queue, g.disk })
+	r := newRig(t, func(c *Config) { c.QueueBytes, c.open = queue, openWith(g.wrap) })
 	rec := r.stream("cam")
 	r.feed.to(rec, 10)
 	if n := r.Free(1 << 30); n != 0 {
@@ -517,7 +517,9 @@ func TestSlowDisk(t *testing.T) {
 	const queue = 200 << 10
 	clock := newClock("2026-11-24T15:00:00Z")
 	g := &gate{make(chan struct{})}
-	r := newRig(t, func(c *Config) { c.QueueBytes, c.disk, c.now = queue, g.disk, clock.now })
+	r := newRig(t, func(c *Config) {
+		c.QueueBytes, c.open, c.now = queue, openWith(g.wrap), clock.now
+	})
 	r.feed.tick = func() { clock.add(40 * time.Millisecond) }
 	rec := r.stream("cam")
 	want := r.feed.to(rec, 310) // ends in the middle of a GOP
@@ -570,7 +572,7 @@ func TestCloseWithHangingDisk(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	g := &gate{make(chan struct{})}
 	dir := t.TempDir()
-	a, err := Open(Config{Dir: dir, disk: g.disk})
+	a, err := Open(Config{Dir: dir, open: openWith(g.wrap)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -601,7 +603,7 @@ func TestCloseWithHangingDisk(t *testing.T) {
 // A returning stream continues in a new file, even while the old file waits for the disk.
 func TestReturn(t *testing.T) {
 	g := &gate{make(chan struct{})}
-	r := newRig(t, func(c *Config) { c.disk = g.disk })
+	r := newRig(t, func(c *Config) { c.open = openWith(g.wrap) })
 	rec := r.stream("cam")
 	want := r.feed.to(rec, 60)
 	if _, err := r.Stream("cam"); !errors.Is(err, ErrInUse) {
@@ -745,10 +747,10 @@ type failingDisk struct{ fails bool }
 
 var errDisk = errors.New("the disk is on fire")
 
-func (d *failingDisk) disk(f *os.File) io.Writer { return failingFile{f, d} }
+func (d *failingDisk) wrap(f disk.File) disk.File { return failingFile{f, d} }
 
 type failingFile struct {
-	*os.File
+	disk.File
 	disk *failingDisk
 }
 
@@ -765,7 +767,7 @@ func (f failingFile) Write(p []byte) (int, error) {
 func TestFailingDisk(t *testing.T) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	d := &failingDisk{}
-	r := newRig(t, func(c *Config) { c.now, c.disk = clock.now, d.disk })
+	r := newRig(t, func(c *Config) { c.now, c.open = clock.now, openWith(d.wrap) })
 	r.feed.tick = func() { clock.add(40 * time.Millisecond) }
 	rec := r.stream("cam")
 	want := r.feed.to(rec, 80)
@@ -928,12 +930,12 @@ func TestGaps(t *testing.T) {
 // A growing playlist ends with a whole entry at the end of each page.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
+	root, err := disk.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &file{root: root, name: "cam", init: 1000}
-	if f.media, err = root.Create("cam.mp4"); err != nil {
+	if f.media, err = os.Create(filepath.Join(dir, "cam.mp4")); err != nil {
 		t.Fatal(err)
 	}
 	f.segments.target = leastTarget

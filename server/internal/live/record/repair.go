@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,18 +14,29 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // maxInit is the maximum size of the init segment of a file, in bytes. The init segment of a Muxer
 // has at most two sequence headers of 64 KiB each.
 const maxInit = 256 << 10
 
+// unsynced is the duration at the end of an unfinished recording that may be damaged after a crash
+// of the machine. Linux writes data to the disk after 35 s at most, unless it is configured
+// otherwise or the disk is too slow.
+const unsynced = 2 * time.Minute
+
+// sectorSize is the size of a sector in bytes. A disk writes whole sectors. A sector of a file that
+// was not written before a crash contains zeros. H.264, H.265 and AAC have no run of zeros as long
+// as a sector.
+const sectorSize = 512
+
 // headGuess is the number of bytes of a fragment that are read at first. Most heads are shorter.
 const headGuess = 512
 
 // hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. The argument name
 // is the path of the recording without an extension.
-func hasEnded(root *os.Root, name string) (bool, error) {
+func hasEnded(root disk.Root, name string) (bool, error) {
 	f, err := root.Open(name + listExt)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -43,11 +55,11 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 // finish completes a recording that is no longer written to, and returns the total size of its
 // files. name is a path without an extension.
 //
-// finish truncates the media file after the last complete fragment, and replaces the playlist by
-// one that ends with EXT-X-ENDLIST. If there is no complete fragment, it deletes both files and
-// returns 0. If this package did not write the media file, finish leaves it unchanged, and returns
-// an error.
-func finish(root *os.Root, name string) (int64, error) {
+// finish truncates the media file before the first damaged or incomplete fragment, and replaces the
+// playlist by one that ends with EXT-X-ENDLIST. If there is no complete fragment, it deletes both
+// files and returns 0. If this package did not write the media file, finish leaves it unchanged,
+// and returns an error. When finish returns, both files and their names are on the disk.
+func finish(root disk.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, remove(root, name)
@@ -72,6 +84,10 @@ func finish(root *os.Root, name string) (int64, error) {
 	}
 	base := path.Base(name) + mediaExt
 	known := parseList(text, base, init, r.size)
+	if r.size, err = r.intact(known, init); err != nil {
+		return 0, err
+	}
+	known = parseList(text, base, init, r.size)
 	end, target, entries, err := r.readSegments(known, init, base, stampTime(path.Base(name)))
 	if err != nil {
 		return 0, err
@@ -79,7 +95,7 @@ func finish(root *os.Root, name string) (int64, error) {
 	if end == init {
 		return 0, remove(root, name)
 	}
-	if end < r.size {
+	if end < info.Size() {
 		if err := media.Truncate(end); err != nil {
 			return 0, err
 		}
@@ -89,12 +105,19 @@ func finish(root *os.Root, name string) (int64, error) {
 	}
 	whole := append(listHeader(finished, base, init, target), entries...)
 	whole = append(whole, endLine...)
-	return end + int64(len(whole)), replaceList(root, name, whole)
+	if err := replaceList(root, name, whole); err != nil {
+		return 0, err
+	}
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		if err := disk.SyncDir(root, dir); err != nil || dir == "." {
+			return end + int64(len(whole)), err
+		}
+	}
 }
 
 // remove deletes the files of a recording, and then the directories that contained them if they are
 // empty.
-func remove(root *os.Root, name string) error {
+func remove(root disk.Root, name string) error {
 	for _, ext := range extensions {
 		if err := root.Remove(name + ext); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -110,7 +133,7 @@ func remove(root *os.Root, name string) error {
 
 // replaceList writes text to a new file, and then renames the file to replace the playlist of a
 // recording.
-func replaceList(root *os.Root, name string, text []byte) error {
+func replaceList(root disk.Root, name string, text []byte) error {
 	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
@@ -143,6 +166,9 @@ func (r *reader) readInit() (end int64, err error) {
 	if _, err := r.file.ReadAt(b, 0); err != nil {
 		return 0, err
 	}
+	if isZero(b[:min(len(b), 8)]) {
+		return 0, errTorn
+	}
 	for _, kind := range []string{"ftyp", "moov"} {
 		box := b[end:]
 		if name := box[min(4, len(box)):min(8, len(box))]; !strings.HasPrefix(kind, string(name)) {
@@ -159,8 +185,65 @@ func (r *reader) readInit() (end int64, err error) {
 			return 0, errTorn
 		}
 	}
+	if hole, err := r.firstHole(0, end); err != nil || hole < end {
+		return 0, cmp.Or(err, errTorn)
+	}
 	r.movie, err = mp4.ReadMovie(b[:end])
 	return end, err
+}
+
+// intact returns the offset of the first damage in the media file, or the end of its last complete
+// fragment. It does not check the segments in known that are older than unsynced. init is the size
+// of the init segment.
+func (r *reader) intact(known list, init int64) (end int64, err error) {
+	end = init
+	for _, e := range known.entries {
+		if known.entries[len(known.entries)-1].date.Sub(e.date) <= unsynced {
+			break
+		}
+		end = e.end
+	}
+	if r.size, err = r.firstHole(end, r.size); err != nil {
+		return 0, err
+	}
+	for {
+		f, ok, err := r.readFragment(end)
+		if errors.Is(err, mp4.ErrNotMP4) && (end > init || isZero(r.head[:8])) {
+			return end, nil
+		} else if err != nil {
+			return 0, fmt.Errorf("at byte %d: %w", end, err)
+		} else if !ok {
+			return end, nil
+		}
+		end += int64(f.Size)
+	}
+}
+
+// firstHole returns the offset of the first sector of the file that contains only zeros, or end if
+// there is none. It checks the sectors that contain the bytes from start to end.
+func (r *reader) firstHole(start, end int64) (int64, error) {
+	b := make([]byte, 64<<10)
+	for at := start - start%sectorSize; at < end; at += int64(len(b)) {
+		part := b[:min(int64(len(b)), r.size-at)]
+		if _, err := r.file.ReadAt(part, at); err != nil && err != io.EOF {
+			return 0, err
+		}
+		for i := 0; i < len(part); i += sectorSize {
+			if hole := at + int64(i); hole < end && isZero(part[i:min(i+sectorSize, len(part))]) {
+				return max(hole, start), nil
+			}
+		}
+	}
+	return end, nil
+}
+
+func isZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // readFragment returns the fragment at offset. ok is false if the fragment is incomplete. If the

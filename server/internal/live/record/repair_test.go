@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/disk"
 )
 
 // childLimit is MaxBytes of recordUntilKilled. Its files may exceed childLimit by childExcess: for
@@ -184,7 +185,7 @@ func TestCut(t *testing.T) {
 		ends = append(ends, ends[len(ends)-1]+f.Size)
 	}
 	dir := memoryDir(t)
-	root, err := os.OpenRoot(dir)
+	root, err := disk.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,11 +198,11 @@ func TestCut(t *testing.T) {
 	cutAt := len(want) // index of the damaged fragment
 	cut := func(n int, list string) {
 		_ = root.Mkdir("cam", 0o755)
-		if err := root.WriteFile(base+mediaExt, media[:n], 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, base+mediaExt), media[:n], 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if list != "" {
-			if err := root.WriteFile(base+listExt, []byte(list), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, base+listExt), []byte(list), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -252,12 +253,12 @@ func TestCut(t *testing.T) {
 	// The damage is in the last segment that the playlist names, and in the first one.
 	for _, i := range []int{at + 3, 0} {
 		whole := bytes.Clone(media)
-		copy(media[ends[i]:], make([]byte, 100))
+		copy(media[ends[i]:], bytes.Repeat([]byte{0xff}, 100))
 		if i > 0 {
 			cutAt = i
 			cut(len(media), grown[:strings.LastIndex(grown, "#EXT-X-PROGRAM")])
 		} else if err := errors.Join(root.Mkdir("cam", 0o755),
-			root.WriteFile(base+mediaExt, media, 0o644)); err != nil {
+			os.WriteFile(filepath.Join(dir, base+mediaExt), media, 0o644)); err != nil {
 			t.Fatal(err)
 		} else if _, err := finish(root, base); !errors.Is(err, mp4.ErrNotMP4) {
 			t.Error(err)
@@ -287,7 +288,7 @@ func FuzzFinish(f *testing.F) {
 	f.Fuzz(func(t *testing.T, media, list []byte) {
 		const name = "cam/2026-11-24T15-04-05.000Z"
 		dir := memoryDir(t)
-		root, err := os.OpenRoot(dir)
+		root, err := disk.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,10 +296,10 @@ func FuzzFinish(f *testing.F) {
 		if err := root.Mkdir("cam", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := root.WriteFile(name+mediaExt, media, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+mediaExt), media, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := root.WriteFile(name+listExt, list, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+listExt), list, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		size, err := finish(root, name)

@@ -5,24 +5,23 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/disk"
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
 // A store lists and counts the ended files of an Archive, and deletes the oldest. Its methods may
 // be called from any goroutine.
 type store struct {
-	dir      string
-	maxBytes int64 // maximum size of all files; 0 means no limit
-	log      *slog.Logger
+	cfg *Config
+	log *slog.Logger
 
-	recordings atomic.Int64 // number of recordings in progress, which share maxBytes
+	recordings atomic.Int64 // number of recordings in progress, which share Config.MaxBytes
 
 	mu       lock.Mutex
 	files    []finishedFile // ended files, oldest first
@@ -45,7 +44,7 @@ func (k finishedFile) compare(o finishedFile) int {
 	return cmp.Or(strings.Compare(k.stamp, o.stamp), strings.Compare(k.stream, o.stream))
 }
 
-func (s *store) readDir(root *os.Root) error {
+func (s *store) readDir(root disk.Root) error {
 	streams, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
@@ -61,7 +60,7 @@ func (s *store) readDir(root *os.Root) error {
 	return nil
 }
 
-func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
+func (s *store) readSub(root disk.Root, stream string, d fs.DirEntry) error {
 	if !d.IsDir() || checkName(stream) != nil {
 		return nil
 	}
@@ -71,7 +70,7 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 // readStream adds the recordings of a stream to the list of files. It also adds the recordings of
 // all streams with names that begin with this stream's name and a slash. readStream tries to finish
 // unfinished recordings. If it cannot finish a recording, it leaves the recording unchanged.
-func (s *store) readStream(root *os.Root, stream string) error {
+func (s *store) readStream(root disk.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
 		return err
@@ -104,7 +103,7 @@ func (s *store) readStream(root *os.Root, stream string) error {
 // If this package did not write the unfinished media file, readFile returns mp4.ErrNotMP4 and does
 // not add the recording, so that the file is never deleted. If another error occurs, readFile adds
 // the recording and returns the error. The recording may then be deleted to make room.
-func (s *store) readFile(root *os.Root, k finishedFile) error {
+func (s *store) readFile(root disk.Root, k finishedFile) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
 	if ended {
@@ -122,6 +121,9 @@ func (s *store) readFile(root *os.Root, k finishedFile) error {
 				k.stamp+mediaExt)
 		}
 	}
+	if ended { // a crash may have left the new playlist under both names
+		_ = root.Remove(name + newListExt)
+	}
 	if k.bytes = sizeOf(root, name); k.bytes > 0 {
 		s.mu.Lock()
 		s.files, s.bytes = append(s.files, k), s.bytes+k.bytes
@@ -131,7 +133,7 @@ func (s *store) readFile(root *os.Root, k finishedFile) error {
 }
 
 // sizeOf returns the total size of a recording's files. It ignores errors.
-func sizeOf(root *os.Root, name string) (bytes int64) {
+func sizeOf(root disk.Root, name string) (bytes int64) {
 	for _, ext := range extensions {
 		if info, err := root.Lstat(name + ext); err == nil {
 			bytes += info.Size()
@@ -194,12 +196,12 @@ func (s *store) addFile(k finishedFile, n int64) {
 // the oldest file then removes only a small part of the recordings.
 func (s *store) mustEnd(n int64) bool {
 	const files = 4
-	if s.maxBytes == 0 {
+	if s.cfg.MaxBytes == 0 {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return n > s.maxBytes/files/s.recordings.Load()
+	return n > s.cfg.MaxBytes/files/s.recordings.Load()
 }
 
 // makeRoom deletes the oldest files until all files together no longer exceed maxBytes. It returns
@@ -207,8 +209,8 @@ func (s *store) mustEnd(n int64) bool {
 func (s *store) makeRoom() (over bool) {
 	for {
 		s.mu.Lock()
-		if s.maxBytes == 0 || s.bytes <= s.maxBytes || len(s.files) == 0 {
-			over = s.maxBytes > 0 && s.bytes > s.maxBytes
+		if s.cfg.MaxBytes == 0 || s.bytes <= s.cfg.MaxBytes || len(s.files) == 0 {
+			over = s.cfg.MaxBytes > 0 && s.bytes > s.cfg.MaxBytes
 			s.mu.Unlock()
 			return over
 		}
@@ -221,9 +223,9 @@ func (s *store) makeRoom() (over bool) {
 }
 
 // remove deletes the files of a recording. If the deletion fails, the recording does not count
-// toward s.maxBytes until the next Open.
+// toward s.cfg.MaxBytes until the next Open.
 func (s *store) remove(k finishedFile) {
-	root, err := os.OpenRoot(s.dir)
+	root, err := s.cfg.open(s.cfg.Dir)
 	if err == nil {
 		err = remove(root, k.name())
 		_ = root.Close()

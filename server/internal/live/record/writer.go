@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path"
 	"time"
 
@@ -142,7 +141,7 @@ func (w *writer) end() {
 // completes the recording.
 func (w *writer) finish() bool {
 	k := finishedFile{stream: w.stream, stamp: path.Base(w.broken)}
-	root, err := os.OpenRoot(w.cfg.Dir)
+	root, err := w.cfg.open(w.cfg.Dir)
 	if err == nil {
 		k.bytes, err = finish(root, w.broken)
 		_ = root.Close()

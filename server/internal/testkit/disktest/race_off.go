@@ -1,0 +1,5 @@
+//go:build !race
+
+package disktest
+
+const race = false
