@@ -43,9 +43,9 @@ test: ## Lint and test; needs Go alone, and lists at the end what was skipped an
 	@scripts/needs $(MAKE) --no-print-directory lint test-short test-vet
 
 .PHONY: check
-check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
+check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a simulated cluster, a minute of soak, the benchmarks' tests, other systems
 	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz \
-		soak test-bench test-elsewhere vet-others test-release
+		simulate soak test-bench test-elsewhere vet-others test-release
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, PyJWT, wrk, bpftrace, compilers of C and Rust
@@ -90,6 +90,11 @@ test-makes: ## stackbuf's tests with no make of variable size on the stack
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
+
+HISTORIES ?= 500
+.PHONY: simulate
+simulate: ## HISTORIES (500) of a simulated cluster with new seeds; see docs/testing.md
+	scripts/simulate $(HISTORIES)
 
 .PHONY: soak
 soak: ## One minute of streams, files and blobs at once, with restarts; see docs/soak.md

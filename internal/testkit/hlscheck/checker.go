@@ -101,10 +101,10 @@ func compareSegments(prev, m *Media, r *report) {
 					p.Discontinuity, s.Discontinuity)
 			}
 		}
-		// Compare the other tags only if the earlier playlist had the segment's URI or a part of
-		// the segment. Otherwise the earlier playlist may have had only some of the segment's tags,
-		// and a discontinuity at its end may have been for the previous segment.
-		if p.URI != "" || len(p.Parts) > 0 {
+		// Compare the other tags only if both playlists have the segment's URI or a part of the
+		// segment. Otherwise a playlist may have only some of the segment's tags, and a
+		// discontinuity at its end may be for the previous segment.
+		if (p.URI != "" || len(p.Parts) > 0) && (s.URI != "" || len(s.Parts) > 0) {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.firstNumber() {
 				r.add("segment-changed", s.Line,

@@ -107,7 +107,7 @@ const maxHLSNumbers = 1 << 10
 // stream was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up
 // with them.
 func (set *hlsSet) keepNumbers(name string, next hlslive.SequenceStart) {
-	first := set.shared.Config.FirstMSN(time.Now())
+	first := set.shared.Config.FirstMSN()
 	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {
 		return old.MSN <= first
 	})

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -26,7 +27,11 @@ type Owner struct {
 	Epoch uint64      // the latest known epoch; a response with a lower epoch is refused
 	Proof Proof       // authenticates the two nodes to each other; nil: no authentication
 	TLS   *tls.Config // for an owner with an https address; nil: the default configuration
+	Dial  Dial        // connects to the owner; nil: a net.Dialer
 }
+
+// A Dial connects to an address, like the method DialContext of [net.Dialer].
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // A Proof authenticates this node to another node of the cluster, and that node to this node.
 type Proof interface {
@@ -132,14 +137,7 @@ func (e Peers) askOnce(p *Publisher, name string, owner Owner) (net.Conn, []byte
 	if owner.Proof != nil {
 		owner.Proof.Sign(req, owner.Epoch)
 	}
-	dialer := &net.Dialer{Timeout: DialTimeout}
-	var conn net.Conn
-	if req.URL.Scheme == "https" {
-		conn, err = (&tls.Dialer{NetDialer: dialer, Config: owner.TLS}).DialContext(p.ctx, "tcp",
-			req.URL.Host)
-	} else {
-		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
-	}
+	conn, err := owner.connect(p.ctx, req.URL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,6 +153,33 @@ func (e Peers) askOnce(p *Publisher, name string, owner Owner) (net.Conn, []byte
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return conn, early, nil
+}
+
+// connect connects to the owner, at most for DialTimeout. u is the URL of the request.
+func (o *Owner) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
+	dial := o.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, "tcp", u.Host)
+	if err != nil || u.Scheme != "https" {
+		return conn, err
+	}
+	config := o.TLS.Clone() // a clone of nil is nil
+	if config == nil {
+		config = new(tls.Config)
+	}
+	if config.ServerName == "" {
+		config.ServerName = u.Hostname()
+	}
+	over := tls.Client(conn, config)
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return over, nil
 }
 
 // readAnswer sends a request and reads the head of the response. It also returns the bytes that

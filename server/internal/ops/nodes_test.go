@@ -69,7 +69,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 	}
 	slices.Sort(peers)
 	objects := cluster.NewObjects(1<<20, 2*reportBytes,
-		cluster.NewSecret("t", "http://10.0.0.1:8080"), nil)
+		cluster.NewSecret("t", "http://10.0.0.1:8080"), nil, nil)
 	defer objects.Close()
 	n := &nodes{peers: func() []string { return peers },
 		from: func(node, path string) cluster.Fetch {

@@ -51,7 +51,7 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	secret := cluster.NewSecret(cfg.ClusterToken, cfg.self())
 	n := &clusterNode{self: cfg.self(), directory: directory, secret: secret,
 		Node: cluster.NewNode(cluster.Config{
-			Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust,
+			Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust, Dial: cfg.Dial,
 			Lease:    cfg.ClusterLease,
 			Takeover: cfg.Takeover, Log: cfg.Log,
 		})}
@@ -63,7 +63,7 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if n.segments != nil {
 		streams.HLSStore = n.segments
 	}
-	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, secret, trust)
+	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, secret, trust, cfg.Dial)
 	n.hls = cluster.NewRemoteHLS(n.Node, n.objects, n.segments, cfg.ViewerWait)
 	n.observed = ops.NewCluster(n.Node, n.objects, n.segments, secret)
 	return n, nil
@@ -75,8 +75,7 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 	if cfg.Segments == "" {
 		return nil, nil
 	}
-	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix,
-		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
+	return cluster.OpenRedisSegments(cfg.clusterRedis(), cfg.SegmentsKeep, cfg.Log)
 }
 
 // nodeTLS returns the TLS configuration for connections to other nodes. If --cluster-ca is set, the
@@ -102,7 +101,12 @@ func (c *Config) nodeTLS() (*tls.Config, error) {
 }
 
 func (c *Config) openDirectory() (*cluster.Redis, error) {
-	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
+	return cluster.OpenRedis(c.clusterRedis())
+}
+
+func (c *Config) clusterRedis() cluster.RedisConfig {
+	return cluster.RedisConfig{Address: c.Cluster, Password: c.ClusterPassword,
+		Prefix: c.ClusterPrefix, Lease: c.ClusterLease, Dial: c.Dial}
 }
 
 func (n *clusterNode) drain() {

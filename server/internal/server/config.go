@@ -119,6 +119,9 @@ type Config struct {
 	ClusterCache  int64         // memory in bytes for cached HLS of streams of other nodes
 	Segments      string        // "redis": segments outlive their node in Redis; empty: they do not
 	SegmentsKeep  time.Duration // how long segments are stored in Redis
+	// Dial connects to the other nodes and to the cluster's Redis. If Dial is nil, a net.Dialer
+	// connects.
+	Dial live.Dial
 
 	// MemoryBytes limits the total memory of streams, clients and transfers. 0 means that only the
 	// other limits apply.

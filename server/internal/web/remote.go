@@ -68,7 +68,7 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 		if out, err = s.cfg.Remote.Get(ctx, &q); err != cluster.ErrHere {
 			break
 		}
-		if err = s.serveHere(w, r, name, object); err == nil || time.Now().After(deadline) {
+		if err = s.serveHere(w, r, name, object); err == nil || !time.Now().Before(deadline) {
 			return err
 		}
 		sleep.For(ctx, 50*time.Millisecond) // the stream is beginning or ending on this node

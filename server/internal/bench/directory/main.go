@@ -55,7 +55,8 @@ func main() {
 }
 
 func serve(ctx context.Context, address string, in io.Reader, out io.Writer) error {
-	redis, err := cluster.OpenRedis(address, "", prefix, lease)
+	redis, err := cluster.OpenRedis(cluster.RedisConfig{Address: address, Prefix: prefix,
+		Lease: lease})
 	if err != nil {
 		return err
 	}

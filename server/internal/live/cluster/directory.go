@@ -16,6 +16,9 @@ type Directory interface {
 	// of the ownership. The epoch is greater than every earlier epoch, even if c.Node already owns
 	// the stream. If another node owns the stream, and c.Takeover does not allow the claim to
 	// replace that node, the error is a *TakenError.
+	//
+	// A claim may be repeated if its result is not known. If the claim was granted before, Claim
+	// returns the same epoch again, and changes nothing.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
 	// Renew renews the lease of each ownership in owned, and announces that the calling node is
@@ -43,6 +46,7 @@ type Directory interface {
 type Claim struct {
 	Stream string
 	Node   string // the address of the node for other nodes, for example http://10.0.0.5:8080
+	ID     string // random; a repeated claim has the same ID; empty: the claim is not repeated
 	Seen   uint64 // the greatest epoch of the stream that the node knows
 
 	// Takeover says whether the claim replaces another node that owns the stream. If the owner's

@@ -103,12 +103,13 @@ func TestOwnerFormat(t *testing.T) {
 	}
 	all := slices.Collect(maps.Keys(newest))
 	d.rdb.Del(t.Context(), key)
-	epoch, err := d.Claim(t.Context(), Claim{Stream: formatName, Node: nodeA, Takeover: never})
+	epoch, err := d.Claim(t.Context(), Claim{Stream: formatName, Node: nodeA, ID: "an ID",
+		Takeover: never})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := written(all...); got["epoch"] != strconv.FormatUint(epoch, 10) ||
-		got["node"] != nodeA || got["away"] != "0" {
+		got["node"] != nodeA || got["away"] != "0" || got["claim"] != "an ID" {
 		t.Errorf("a claim is written as %v", got)
 	}
 	owned := Ownership{Stream: formatName, Epoch: epoch, Silent: time.Second, Away: true}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 type lease struct {
 	t       *leaseTable
 	name    string
+	id      string        // see Claim.ID
 	claimed chan struct{} // closed when the first attempt to claim the lease has ended
 
 	epoch     atomic.Uint64 // 0 until the directory has granted the claim; then it does not change
@@ -83,7 +85,7 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 			continue
 		}
 		if l == nil {
-			l = &lease{t: t, name: name, claimed: make(chan struct{})}
+			l = &lease{t: t, name: name, id: rand.Text(), claimed: make(chan struct{})}
 			t.leases[name] = l
 			t.mu.Unlock()
 			return t.claimFirst(l)
@@ -119,7 +121,7 @@ func (t *leaseTable) takeoverDelay(name string) (delay time.Duration, changed <-
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
-		taken, err = t.request(ctx, l)
+		taken, err = t.request(ctx, l, t.takeover)
 		return err
 	})
 	t.mu.Lock()
@@ -136,12 +138,13 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 }
 
 // request claims the stream of l in the cluster's directory, and stores the granted epoch in l. The
-// epoch of l must be 0. If another node owns the stream and keeps it, taken is true and err is a
+// epoch of l must be 0. takeover says whether the claim replaces another node. If another node owns the stream and keeps it, taken is true and err is a
 // *TakenError. Any other error means that the directory cannot be reached.
-func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
+func (t *leaseTable) request(ctx context.Context, l *lease, takeover live.Takeover) (taken bool,
+	err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
-		Stream: l.name, Node: t.self, Seen: t.owners.seen(l.name), Takeover: t.takeover})
+		Stream: l.name, Node: t.self, ID: l.id, Seen: t.owners.seen(l.name), Takeover: takeover})
 	t.client.noteAnswer(err)
 	if other, taken := errors.AsType[*TakenError](err); taken {
 		t.refused.Add(1)
@@ -355,6 +358,9 @@ func (t *leaseTable) renewOnce(ctx context.Context, renewAll bool) {
 // claimLate claims the leases that could not be claimed when their publishers connected, because
 // the cluster's directory could not be reached. It stops at the deadline, or if the directory fails
 // again.
+//
+// In the meantime, a publisher may have moved from this node to another one. If this node's
+// publisher has left or is silent, the claim therefore does not replace another node.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease
@@ -371,7 +377,11 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	ctx, cancel := context.WithDeadline(t.client.ctx, deadline)
 	defer cancel()
 	for _, l := range late {
-		if taken, err := t.request(ctx, l); taken {
+		takeover := t.takeover
+		if silent, away := t.hub.Silent(l.name); away || silent >= live.StalledAfter {
+			takeover = live.TakeoverNever
+		}
+		if taken, err := t.request(ctx, l, takeover); taken {
 			t.revoke(l)
 		} else if err != nil {
 			return

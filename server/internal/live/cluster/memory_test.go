@@ -29,6 +29,7 @@ type entry struct {
 	until time.Time
 	heard time.Time
 	away  bool
+	id    string // of the claim
 }
 
 func newMemory(lease time.Duration) *memory {
@@ -54,6 +55,9 @@ func (m *memory) Claim(_ context.Context, c Claim) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, e := time.Now(), m.stored(c.Stream)
+	if c.ID != "" && e.id == c.ID {
+		return e.owner.Epoch, nil
+	}
 	owned := e.owner.Node != "" && e.until.After(now)
 	if owned && e.owner.Node != c.Node && !e.away &&
 		(c.Takeover == never || c.Takeover == stalled && now.Sub(e.heard) < live.StalledAfter) {
@@ -64,7 +68,7 @@ func (m *memory) Claim(_ context.Context, c Claim) (uint64, error) {
 		least = m.clock()
 	}
 	o := Owner{c.Node, max(least, e.owner.Epoch+1, c.Seen+1)}
-	m.streams[c.Stream] = &entry{owner: o, until: now.Add(m.lease), heard: now}
+	m.streams[c.Stream] = &entry{owner: o, until: now.Add(m.lease), heard: now, id: c.ID}
 	m.publish(Event{c.Stream, o})
 	return o.Epoch, nil
 }
@@ -94,7 +98,7 @@ func (m *memory) renew(node string, o Ownership) error {
 		return nil
 	}
 	m.streams[o.Stream] = &entry{owner: mine, until: now.Add(m.lease), heard: now.Add(-o.Silent),
-		away: o.Away}
+		away: o.Away, id: e.id}
 	if e.owner != mine {
 		m.publish(Event{o.Stream, mine})
 	}
@@ -136,8 +140,10 @@ type network struct {
 
 	mu    sync.Mutex
 	state func(ctx context.Context) error // called before each call; nil: no effect
-	deaf  bool                            // events are lost
-	cut   context.CancelFunc              // ends the watcher's connection
+	// Called after each claim; an error means that the answer is lost. It may be nil.
+	claimed func(Claim) error
+	deaf    bool               // events are lost
+	cut     context.CancelFunc // ends the watcher's connection
 }
 
 var errDown = errors.New("connection refused")
@@ -179,7 +185,11 @@ func (w *network) Claim(ctx context.Context, c Claim) (uint64, error) {
 	if err := w.meet(ctx); err != nil {
 		return 0, err
 	}
-	return w.Directory.Claim(ctx, c)
+	epoch, err := w.Directory.Claim(ctx, c)
+	if w.claimed != nil && err == nil {
+		err = w.claimed(c)
+	}
+	return epoch, err
 }
 
 func (w *network) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {

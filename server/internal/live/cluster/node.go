@@ -18,6 +18,7 @@ type Config struct {
 	Self      string        // this node's address for other nodes, such as http://10.0.0.5:8080
 	Secret    *Secret       // authenticates the nodes to each other
 	TLS       *tls.Config   // for nodes with an https address; nil: the default configuration
+	Dial      live.Dial     // connects to other nodes; nil: a net.Dialer
 	Lease     time.Duration // the duration of a lease in Directory
 	Takeover  live.Takeover
 	Log       *slog.Logger
@@ -59,8 +60,8 @@ func NewNode(cfg Config) *Node {
 	}
 	n.finder = &ownerFinder{leases: n.leases, owners: n.owners, client: n.client}
 	n.pulls = &puller{
-		finder: n.finder, owners: n.owners, source: live.Owner{Proof: cfg.Secret, TLS: cfg.TLS},
-		self: cfg.Self, leaseTime: cfg.Lease, log: cfg.Log, pulls: make(map[string]bool),
+		finder: n.finder, owners: n.owners,
+		source: live.Owner{Proof: cfg.Secret, TLS: cfg.TLS, Dial: cfg.Dial}, self: cfg.Self, leaseTime: cfg.Lease, log: cfg.Log, pulls: make(map[string]bool),
 	}
 	n.pulls.ctx, n.pulls.stop = context.WithCancel(n.ctx)
 	return n
@@ -115,6 +116,8 @@ func (n *Node) Peers() []string { return n.peers.list() }
 func (n *Node) handleEvent(e Event) {
 	switch {
 	case e == Event{}:
+		// First, because the owners are not looked up again while the directory is unreachable.
+		n.client.reachable.Store(true)
 		n.owners.noteMissed()
 	case e.Stream == "":
 		if e.Owner.Node != n.cfg.Self {

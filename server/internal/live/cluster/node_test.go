@@ -190,6 +190,63 @@ func TestLateClaimIsRefused(t *testing.T) {
 	})
 }
 
+// While the directory is away, a publisher moves from one node to another. The late claim of the node
+// that it has left does not take the stream away from the other node.
+func TestLateClaimYieldsToThePublisher(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		left, now := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		left.net.set(unreachable)
+		l := left.claim(t, "s")
+		left.hub.away = true
+		current := now.claim(t, "s")
+		left.net.set(nil)
+		time.Sleep(2 * testLease)
+		if !current.Current() || l.Held() ||
+			!slices.Equal(left.hub.losses(), []Event{{Stream: "s"}}) {
+			t.Errorf("the publisher's node owns the stream: %v; the other node has held it: %v, lost %v",
+				current.Current(), l.Held(), left.hub.losses())
+		}
+		// Without another owner, the node gets the stream that waits for its publisher.
+		current.Release()
+		left.net.set(unreachable)
+		l = left.claim(t, "s")
+		left.net.set(nil)
+		time.Sleep(2 * testLease)
+		if !l.Current() {
+			t.Error("the node does not own a stream that waits for its publisher")
+		}
+	})
+}
+
+// The directory runs a claim whose answer the node does not get, and runs it again after the node has
+// repeated it. The node keeps the stream.
+func TestClaimIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		m := join(t, d, nodeA, always, testLease)
+		var claims []Claim
+		m.net.claimed = func(c Claim) error {
+			claims = append(claims, c)
+			if len(claims) > 1 {
+				return nil
+			}
+			return errDown
+		}
+		l := m.claim(t, "s")
+		time.Sleep(testLease)
+		epoch := l.Epoch()
+		if len(claims) != 2 || epoch == 0 {
+			t.Fatalf("%d claims, epoch %d, want a repeated claim", len(claims), epoch)
+		}
+		if again, err := d.Claim(t.Context(), claims[0]); again != epoch || err != nil {
+			t.Errorf("the first claim is run late: %d, %v, want epoch %d", again, err, epoch)
+		}
+		time.Sleep(2 * testLease)
+		if !l.Current() || len(m.hub.losses()) != 0 {
+			t.Errorf("current %v, lost %v", l.Current(), m.hub.losses())
+		}
+	})
+}
+
 // If a lease is released during a late claim, the claim is withdrawn.
 func TestReleaseWhileClaimedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
@@ -650,6 +707,34 @@ func TestPull(t *testing.T) {
 		edge.hub.want("s", true)
 		edge.Want("s")
 		check(edge.nextPull(t, pullPause), nodeA, l)
+	})
+}
+
+// The owner of a stream changes while a node does not reach the directory. The node notices it soon
+// after the directory is back, even if the events come back before the answers.
+func TestOwnerThatChangedInAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		edge := join(t, d, nodeC, always, testLease)
+		a.claim(t, "s")
+		edge.hub.want("s", true)
+		edge.Want("s")
+		p := edge.nextPull(t, testLease)
+		edge.net.set(unreachable)
+		edge.net.setDeaf(true)
+		time.Sleep(2 * testLease)
+		l := b.claim(t, "s")
+		time.Sleep(testLease)
+		edge.net.setDeaf(false)
+		time.Sleep(testLease / 10)
+		edge.net.set(nil)
+		time.Sleep(testLease)
+		if p.ctx.Err() == nil {
+			t.Fatal("the node still reads from the owner before")
+		}
+		if p := edge.nextPull(t, testLease); p.from.Node != nodeB || p.from.Epoch != l.Epoch() {
+			t.Errorf("the node reads from %s, epoch %d", p.from.Node, p.from.Epoch)
+		}
 	})
 }
 

@@ -109,18 +109,22 @@ var (
 
 // NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
 // maxObject bytes. secret authenticates the nodes to each other. tlsConfig is for requests to other
-// nodes; nil means the default configuration. The caller must call Close.
-func NewObjects(maxBytes, maxObject int64, secret *Secret, tlsConfig *tls.Config) *Objects {
-	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
-		// Keep-alive detects a node that has died while a request waits for a long time.
-		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+// nodes; nil means the default configuration. dial connects to other nodes; nil means a net.Dialer.
+// The caller must call Close.
+func NewObjects(maxBytes, maxObject int64, secret *Secret, tlsConfig *tls.Config,
+	dial live.Dial) *Objects {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
+			// Keep-alive detects a node that has died while a request waits for a long time.
+			Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}).DialContext
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
 		max: maxBytes, maxObject: maxObject, silence: maxPause, secret: secret,
 		entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // no proxy: the request has a proof of the cluster's token
-			DialContext: dialer.DialContext, TLSClientConfig: tlsConfig,
+			DialContext: dial, TLSClientConfig: tlsConfig,
 			TLSHandshakeTimeout: live.DialTimeout, Protocols: protocols,
 			DisableCompression: true, MaxIdleConnsPerHost: idleConns,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,

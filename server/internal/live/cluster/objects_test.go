@@ -22,7 +22,7 @@ import (
 
 // newTestObjects returns Objects that end with the test.
 func newTestObjects(t *testing.T, maxBytes, maxObject int64) *Objects {
-	o := NewObjects(maxBytes, maxObject, NewSecret("secret", "http://asks:1"), nil)
+	o := NewObjects(maxBytes, maxObject, NewSecret("secret", "http://asks:1"), nil, nil)
 	t.Cleanup(func() {
 		o.Close()
 		if st := o.Stats(); st.Bytes != 0 || st.Objects != 0 {
@@ -371,7 +371,7 @@ func TestObjectsClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	o := NewObjects(1<<20, 1<<20, NewSecret("secret", "http://asks:1"), nil)
+	o := NewObjects(1<<20, 1<<20, NewSecret("secret", "http://asks:1"), nil, nil)
 	ended := make(chan error)
 	go func() {
 		_, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x")

@@ -160,8 +160,13 @@ func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop fun
 		if o, err := p.finder.Owner(ctx, name); err == nil && o.Epoch > epoch {
 			stop()
 		}
+		var again <-chan time.Time
+		if !p.finder.client.Reachable() { // then Owner does not notice that the owner has changed
+			again = time.After(p.leaseTime/attempts/2 + rand.N(p.leaseTime/attempts))
+		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-ctx.Done():
 		}
 	}

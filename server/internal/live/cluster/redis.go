@@ -32,6 +32,7 @@ const epochKept = time.Hour
 //	until   the end of the lease
 //	heard   when the publisher last sent something
 //	away    1 if the stream has no publisher at present
+//	claim   the ID of the claim
 //
 // The times are in milliseconds, by the clock of the Redis server. Events are published in the
 // channel PREFIXevents.
@@ -55,27 +56,38 @@ type Redis struct {
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
-// OpenRedis returns a Directory in Redis that grants leases of the given duration. It does not
-// connect yet. [redisurl.Parse] describes the address; password is used if the address has no
-// password. The caller must call Close.
-func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
-	if strings.ContainsAny(prefix, "{} ") {
-		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys",
-			prefix)
-	}
-	rdb, err := openClient(address, password, lease)
-	if err != nil {
-		return nil, err
-	}
-	return &Redis{rdb: rdb, prefix: prefix, lease: lease, channel: prefix + "events"}, nil
+// A RedisConfig configures the connections to a Redis, and the keys in it.
+type RedisConfig struct {
+	Address  string // a URL; see [redisurl.Parse]
+	Password string // used if Address has no password
+	Prefix   string // the start of the Redis keys
+	// Lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of this
+	// duration.
+	Lease time.Duration
+	Dial  live.Dial // connects to Redis; nil: a net.Dialer
 }
 
-func openClient(address, password string, lease time.Duration) (redis.UniversalClient, error) {
-	opt, err := redisurl.Parse(address, password)
+// OpenRedis returns a Directory in Redis. It does not connect yet. The caller must call Close.
+func OpenRedis(cfg RedisConfig) (*Redis, error) {
+	if strings.ContainsAny(cfg.Prefix, "{} ") {
+		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys",
+			cfg.Prefix)
+	}
+	rdb, err := cfg.openClient()
 	if err != nil {
 		return nil, err
 	}
-	most := attemptTime(lease) // the context of a caller has the same limit
+	return &Redis{rdb: rdb, prefix: cfg.Prefix, lease: cfg.Lease,
+		channel: cfg.Prefix + "events"}, nil
+}
+
+func (c *RedisConfig) openClient() (redis.UniversalClient, error) {
+	opt, err := redisurl.Parse(c.Address, c.Password)
+	if err != nil {
+		return nil, err
+	}
+	opt.Dialer = c.Dial
+	most := attemptTime(c.Lease) // the context of a caller has the same limit
 	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most,
 		most, true
 	return redis.NewUniversalClient(opt), nil
@@ -106,16 +118,21 @@ var (
 	//	ARGV[6]   how long the key outlives the lease, in ms
 	//	ARGV[7]   the channel for events
 	//	ARGV[8]   the name of the stream
+	//	ARGV[9]   the ID of the claim, or empty
+	//
+	// If the claim was granted before, the script returns the same epoch. This matters because the
+	// server may run a claim whose client has given up, before or after it runs the repeated claim.
 	//
 	// The script formats the epoch with %.0f, because Lua would print only its first 14 digits.
 	claimScript = redis.NewScript(scriptTime + `
-local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away')
+local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away', 'claim')
+if ARGV[9] ~= '' and o[6] == ARGV[9] then return {o[1]} end
 if o[2] and o[2] ~= ARGV[1] and tonumber(o[3]) > now and o[5] ~= '1' and
   (ARGV[3] == 'never' or ARGV[3] == 'stalled' and now - o[4] < tonumber(ARGV[4])) then
   return {o[1], o[2]}
 end
 local epoch = string.format('%.0f', math.max(t[1] * 1000000 + t[2], (o[1] or 0) + 1, ARGV[2] + 1))
-redis.call('HSET', KEYS[1], 'epoch', epoch, 'node', ARGV[1], 'until', now + ARGV[5], 'heard', now, 'away', 0)
+redis.call('HSET', KEYS[1], 'epoch', epoch, 'node', ARGV[1], 'until', now + ARGV[5], 'heard', now, 'away', 0, 'claim', ARGV[9])
 redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. epoch .. ' ' .. ARGV[8])
 return {epoch}`)
@@ -185,7 +202,7 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen,
 		string(c.Takeover),
 		live.StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(),
-		d.channel, c.Stream).StringSlice()
+		d.channel, c.Stream, c.ID).StringSlice()
 	if err != nil {
 		return 0, d.checkError(ctx, err)
 	}
@@ -299,14 +316,17 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 	sub := d.rdb.Subscribe(ctx, d.channel)
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { _ = sub.Close() })()
-	for {
-		message, err := sub.ReceiveTimeout(ctx, d.lease)
+	unwatch := func() bool { return true }
+	defer func() { unwatch() }()
+	for limit := attemptTime(d.lease); ; limit = d.lease {
+		message, err := sub.ReceiveTimeout(ctx, limit)
 		if err != nil {
 			return
 		}
 		switch m := message.(type) {
 		case *redis.Subscription:
+			// Only now, because Close would wait until the connection has been made.
+			unwatch = context.AfterFunc(ctx, func() { _ = sub.Close() })
 			f(Event{})
 		case *redis.Message:
 			if e, ok := parseEvent(m.Payload); ok {

@@ -31,7 +31,8 @@ var prefixes sync.Map
 func openRedis(t *testing.T, address string, lease time.Duration) *Redis {
 	t.Helper()
 	run, _ := prefixes.LoadOrStore(t, fmt.Sprint(t.Name(), " ", time.Now().UnixNano()))
-	d, err := OpenRedis(address, "", strings.ReplaceAll(run.(string), " ", "-")+":", lease)
+	d, err := OpenRedis(RedisConfig{Address: address,
+		Prefix: strings.ReplaceAll(run.(string), " ", "-") + ":", Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,15 +45,15 @@ func openRedis(t *testing.T, address string, lease time.Duration) *Redis {
 }
 
 func TestOpenRedis(t *testing.T) {
-	if _, err := OpenRedis("redis://h:1", "", "{p}", time.Second); err == nil {
+	if _, err := OpenRedis(RedisConfig{Address: "redis://h:1", Prefix: "{p}", Lease: time.Second}); err == nil {
 		t.Error("a prefix with braces")
 	}
-	if _, err := OpenRedis("http://h:1", "", "p", time.Second); err == nil {
+	if _, err := OpenRedis(RedisConfig{Address: "http://h:1", Prefix: "p", Lease: time.Second}); err == nil {
 		t.Error("an address of another protocol")
 	}
 	for _, address := range []string{"redis://h:1", "redis://h:1?master_name=m",
 		"redis+cluster://h:1"} {
-		d, err := OpenRedis(address, "", "p:", 4*time.Second)
+		d, err := OpenRedis(RedisConfig{Address: address, Prefix: "p:", Lease: 4 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +383,8 @@ func TestShardedRedis(t *testing.T) {
 // A directory that refuses this node's password counts as not answering.
 func TestWrongPassword(t *testing.T) {
 	s := redistest.Start(t, redistest.Password("right"))
-	d, err := OpenRedis("redis://"+s.Addr(), "wrong", "p:", time.Minute)
+	d, err := OpenRedis(RedisConfig{Address: "redis://" + s.Addr(), Password: "wrong", Prefix: "p:",
+		Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

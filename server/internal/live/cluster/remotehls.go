@@ -104,13 +104,14 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	var deadline time.Time // set at the first failure
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		owner, lost := h.owners.Owner(ctx, q.Stream)
-		forget := h.owners.forget
+		fetch, forget := h.fetchFrom, h.owners.forget
+		former := false
 		if errors.Is(lost, ErrNoOwner) {
-			if former, ok := h.owners.formerOwner(q.Stream); ok {
-				if stored, ok := h.Load(ctx, q); ok { // the former owner may be dead
-					return stored, nil
-				}
-				owner, lost, forget = former, nil, h.owners.forgetFormer
+			// The former owner may have newer segments than the store: it may have lost Redis, and
+			// still have the publisher.
+			var o Owner
+			if o, former = h.owners.formerOwner(q.Stream); former {
+				owner, lost, fetch, forget = o, nil, h.fetchFormer, h.owners.forgetFormer
 			}
 		}
 		switch {
@@ -119,13 +120,13 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 		case owner.Node == h.self:
 			return Object{}, ErrHere
 		default:
-			out, err = h.fetchFrom(ctx, owner, q)
+			out, err = fetch(ctx, owner, q)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, errFull) {
 				forget(q.Stream, owner.Epoch)
 			}
 		}
 		// The node that owns the stream does not have the object, but the store may.
-		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()
+		gone := err == nil && out.Status == http.StatusNotFound && (q.InStore() || former)
 		// An owner that shuts down answers with StatusServiceUnavailable.
 		if err == nil && !gone && out.Status != http.StatusServiceUnavailable {
 			return out, nil
@@ -143,7 +144,7 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 			return out, nil
 		case deadline.IsZero():
 			deadline = time.Now().Add(h.Wait)
-		case time.Now().After(deadline):
+		case !time.Now().Before(deadline):
 			if err == nil {
 				return out, nil // with status 503
 			}
@@ -199,6 +200,17 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 		out.Once = q.mayGoBack()
 		return out, err
 	})
+}
+
+// fetchFormer is like fetchFrom, for a former owner, which may be dead. Unless the request waits for
+// the next segment or part, fetchFormer gives up after ownerWait.
+func (h *RemoteHLS) fetchFormer(ctx context.Context, former Owner, q *HLSRequest) (Object, error) {
+	if !q.Blocks {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ownerWait)
+		defer cancel()
+	}
+	return h.fetchFrom(ctx, former, q)
 }
 
 // follow waits until the named stream has an owner other than the parameter owner. It then calls

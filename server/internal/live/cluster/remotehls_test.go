@@ -272,6 +272,30 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 	}
 }
 
+// An owner that has lost Redis cannot store its segments, and after a while it is no longer known as
+// the owner. Players get its playlist, and not the old one in the store. If it does not answer, they
+// get the one in the store.
+func TestHLSOfAnOwnerWithoutRedis(t *testing.T) {
+	store := redisSegments(t, redistest.Shared(t), time.Minute)
+	store.SaveState("cam", 7, []byte(`{"Target":2000000000,"Part":200000000,`+
+		`"Segments":[{"Epoch":7,"MSN":4,"Duration":2000000000}],"Next":{"Epoch":7,"MSN":5},`+
+		`"Master":"#EXTM3U\n"}`))
+	eventually(t, "the store", func() bool { return store.Stats().Waiting == 0 })
+	for name, node := range map[string]string{
+		"new":     owner(t, say(200, "new")),
+		"#EXTM3U": owner(t, say(404, "it has ended")),
+		"#EXT":    "http://127.0.0.1:1",
+		"#":       owner(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+	} {
+		o := &fakeOwners{former: Owner{Node: node, Epoch: 7}}
+		o.set("", 0, ErrNoOwner)
+		h := newTestRemote(t, o, store)
+		if status, text := h.ask(t, "media.m3u8"); status != 200 || !strings.HasPrefix(text, name) {
+			t.Errorf("%d %s, want a playlist that begins with %q", status, text, name)
+		}
+	}
+}
+
 // While there is no owner, players get objects from the store.
 func TestHLSWithoutOwner(t *testing.T) {
 	o := &fakeOwners{}

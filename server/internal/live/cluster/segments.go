@@ -89,15 +89,11 @@ type SegmentStats struct {
 	Waiting int64 // bytes that wait to be saved
 }
 
-// OpenRedisSegments returns Segments that are stored in Redis. The caller must call Close.
-//   - [redisurl.Parse] describes the address. password is used if the address has no password.
-//   - prefix is the start of the Redis keys.
-//   - lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of this
-//     duration.
-//   - expiry is how long an object or playlist state is stored.
-func OpenRedisSegments(address, password, prefix string, lease, expiry time.Duration,
-	log *slog.Logger) (*Segments, error) {
-	s, err := openRedisStore(address, password, prefix, lease, expiry)
+// OpenRedisSegments returns Segments that are stored in Redis. expiry is how long an object or
+// playlist state is stored. The caller must call Close.
+func OpenRedisSegments(cfg RedisConfig, expiry time.Duration, log *slog.Logger) (*Segments,
+	error) {
+	s, err := openRedisStore(cfg, expiry)
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,8 @@ type redisStore struct {
 	keep   time.Duration
 }
 
-func openRedisStore(address, password, prefix string, lease, keep time.Duration) (*redisStore,
-	error) {
-	rdb, err := openClient(address, password, lease)
+func openRedisStore(cfg RedisConfig, keep time.Duration) (*redisStore, error) {
+	rdb, err := cfg.openClient()
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +32,7 @@ func openRedisStore(address, password, prefix string, lease, keep time.Duration)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &redisStore{rdb, values, prefix, keep}, nil
+	return &redisStore{rdb, values, cfg.Prefix, keep}, nil
 }
 
 func (s *redisStore) key(stream, object string) string {

@@ -39,8 +39,8 @@ func redisSegments(t *testing.T, s *redistest.Server, keep time.Duration) *Segme
 	t.Helper()
 	// The prefix is different for each run of the test.
 	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":"
-	k, err := OpenRedisSegments("redis://"+s.Addr(), "", prefix, 2*time.Second, keep,
-		slog.New(slog.DiscardHandler))
+	k, err := OpenRedisSegments(RedisConfig{Address: "redis://" + s.Addr(), Prefix: prefix,
+		Lease: 2 * time.Second}, keep, slog.New(slog.DiscardHandler))
 	return openSegments(t, k, err)
 }
 

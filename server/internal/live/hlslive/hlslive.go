@@ -23,10 +23,18 @@ import (
 
 // Config configures HLS.
 type Config struct {
-	Part     time.Duration // usual duration of a part
-	Segment  time.Duration // a segment ends at the first keyframe after this time
-	Segments int           // number of segments in a playlist, if they have the recommended length
-	MaxBytes int64         // limits the memory of a stream's segments
+	Part     time.Duration    // usual duration of a part
+	Segment  time.Duration    // a segment ends at the first keyframe after this time
+	Segments int              // number of segments in a playlist, if they have the recommended length
+	MaxBytes int64            // limits the memory of a stream's segments
+	Now      func() time.Time // the wall clock, for dates and sequence numbers; nil: time.Now
+}
+
+func (c *Config) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
 }
 
 // Shared has the configuration, the store and the counters that all Windows of a server share.
@@ -114,6 +122,7 @@ type SegmentStore interface {
 	Save(stream string, o hls.Object, body *millrace.Chain)
 
 	// SaveState stores the state of a stream's playlist, unless the stored state has a later epoch.
+	// epoch is that of the node's ownership of the stream.
 	SaveState(stream string, epoch uint64, state []byte)
 
 	// LoadState returns the state that was saved last, or nil.
@@ -136,10 +145,12 @@ func (n SequenceStart) After(m SequenceStart) SequenceStart {
 		max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the media sequence number of the first segment of a window that begins at t. The
+// FirstMSN returns the media sequence number of the first segment of a window that begins now. The
 // number grows by one in each period of c.Segment. A window seldom adds segments faster than that,
 // so its numbers seldom reach the first number of a later window.
-func (c *Config) FirstMSN(t time.Time) uint64 {
+func (c *Config) FirstMSN() uint64 { return c.firstMSN(c.now()) }
+
+func (c *Config) firstMSN(t time.Time) uint64 {
 	return uint64(t.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 

@@ -154,10 +154,10 @@ func (p *probe) config() hls.Config {
 	}
 	target := (segment + 900*time.Millisecond).Truncate(time.Second) // less than 2.1 s becomes 2 s
 	target = min(max(target, time.Second), maxTarget)
-	at := time.Now()
+	at := p.cfg.now()
 	return hls.Config{
 		// The epoch is unique, because no two nodes begin a window in the same microsecond.
-		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at),
+		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.firstMSN(at),
 		Target: target, Part: min(p.partDuration(), target), Segment: min(p.cfg.Segment, target),
 		Segments: p.cfg.Segments, MaxBytes: p.cfg.MaxBytes,
 	}

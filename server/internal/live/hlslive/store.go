@@ -55,8 +55,8 @@ func (s *saver) hasNews(window *hls.Window) bool {
 
 // save stores the complete segments of the window that are not stored yet, and the state of its
 // playlist. epoch is the number in the names of this window's segments. Segments of earlier windows
-// have other epochs.
-func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
+// have other epochs. ownership is the epoch of this node's ownership of the stream.
+func (s *saver) save(window *hls.Window, epoch, ownership uint64, state *playlistState) {
 	for _, segment := range state.Segments {
 		if segment.Epoch != epoch || segment.MSN < s.msn {
 			continue
@@ -69,7 +69,7 @@ func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
 	}
 	s.msn, s.parts = window.Next()
 	if text, err := json.Marshal(state); err == nil {
-		s.store.SaveState(s.stream, epoch, text)
+		s.store.SaveState(s.stream, ownership, text)
 	}
 }
 
@@ -141,6 +141,9 @@ func (s *playlistState) continueIn(cfg *hls.Config, minMSN uint64,
 		gap.Gap, gap.Duration = true, max(gap.Duration, s.Part)
 		cfg.Past = append(cfg.Past, gap)
 		cfg.FirstMSN++
+		if gap.Time.After(end) {
+			end = gap.Time
+		}
 		end = end.Add(gap.Duration)
 	}
 	if localDate.Before(end) { // end is from the clock of another machine

@@ -2,13 +2,17 @@ package hlslive
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/hls"
 )
 
@@ -44,6 +48,74 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// The open segment began some time after the one before. What follows begins after its end.
+func TestPrecedeAfterAPause(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &playlistState{Target: 2 * time.Second, Part: 200 * time.Millisecond, Open: true,
+		Next: hls.Listed{Epoch: 9, MSN: 8, Number: 2, Duration: 600 * time.Millisecond,
+			Discontinuity: true, Time: at.Add(3 * time.Second)},
+		Segments: []hls.Listed{{Epoch: 9, MSN: 7, Duration: time.Second, Number: 2, Time: at}}}
+	cfg := hls.Config{Epoch: 3, FirstMSN: 5, Target: time.Second}
+	if got := s.continueIn(&cfg, 0, at.Add(2*time.Second)).Sub(at); got != 3600*time.Millisecond {
+		t.Errorf("the next segment begins after %v, want 3.6s", got)
+	}
+}
+
+// A stateStore keeps the epochs of the states that it gets.
+type stateStore struct {
+	SegmentStore
+	mu     sync.Mutex
+	epochs []uint64
+}
+
+func (s *stateStore) Save(_ string, _ hls.Object, body *millrace.Chain) { body.Release() }
+
+func (s *stateStore) SaveState(_ string, epoch uint64, _ []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epochs = append(s.epochs, epoch)
+}
+
+func (s *stateStore) LoadState(context.Context, string) ([]byte, error) { return nil, nil }
+
+func (s *stateStore) last() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.epochs) == 0 {
+		return 0
+	}
+	return s.epochs[len(s.epochs)-1]
+}
+
+// An owner without an epoch may be refused, so its playlist is not stored. Otherwise the epoch of
+// the ownership decides which of two playlists is later.
+func TestStateOfAnOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner, store := &testOwner{}, &stateStore{}
+		w := newWindowTest(t, store, owner)
+		for range 4 {
+			w.send(video)
+		}
+		synctest.Wait()
+		if got := store.last(); got != 0 {
+			t.Errorf("the state of a node that may be refused is stored with epoch %d", got)
+		}
+		owner.epoch.Store(12)
+		for range 4 {
+			w.send(video)
+		}
+		synctest.Wait()
+		if got := store.last(); got != 12 {
+			t.Errorf("the state is stored with epoch %d, want 12", got)
+		}
+		w.Disown()
+		w.close()
+		if got := store.last(); got != 12 {
+			t.Errorf("the last state is stored with epoch %d, want 12", got)
+		}
+	})
 }
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -36,6 +36,7 @@ type Window struct {
 	mu lock.Mutex
 	// owner is nil if there is no cluster, and after Disown.
 	owner  Owner
+	owned  uint64      // the last known epoch of owner
 	window *hls.Window // nil before the first playlist can be made
 	cfg    hls.Config
 	movie  mp4.Movie
@@ -56,6 +57,9 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
 	w.saver.store, w.saver.stream = shared.Store, name
+	if owner == nil {
+		w.owned = 1 // there is only one owner
+	}
 	w.news.changed = make(chan struct{})
 	w.Touch()
 	w.news.silence = time.AfterFunc(firstIdle, w.noteSilence)
@@ -112,6 +116,7 @@ func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.ownership()
 	w.owner = nil
 }
 
@@ -244,7 +249,8 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	cfg.Epoch = max(cfg.Epoch, w.first.Epoch)
 	cfg.FirstMSN = max(cfg.FirstMSN, w.first.MSN)
 	cfg.FirstDiscontinuity = w.first.Discontinuity // hls.js does not play if the number is large
-	window, cfg, first, err := w.resume(ctx, cfg, mediaName(p.movie()), time.Now().Add(-p.length()))
+	window, cfg, first, err := w.resume(ctx, cfg, mediaName(p.movie()),
+		w.shared.Config.now().Add(-p.length()))
 	if err != nil {
 		return err
 	}
@@ -299,22 +305,33 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 // save stores the new complete segments and the playlist's state. last means that no segment will
 // follow. The caller must hold w.mu.
 func (w *Window) save(last bool) {
-	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
+	ownership := w.ownership()
+	if w.saver.store == nil || ownership == 0 || !last && !w.saver.hasNews(w.window) {
 		return
 	}
 	list := w.window.Listed()
-	w.saver.save(w.window, w.cfg.Epoch, &playlistState{
+	w.saver.save(w.window, w.cfg.Epoch, ownership, &playlistState{
 		Target: w.cfg.Target, Part: w.cfg.Part, Segments: list[max(0, len(list)-maxStateSegments):],
 		Next: w.window.Opening(), Open: !last, Ended: w.ended, Master: string(w.master()),
 		Media: mediaName(w.movie),
 	})
 }
 
+// ownership returns the epoch of this node's ownership of the stream. It is 0 if this node may not
+// become the owner, because another node has published the stream at the same time. This node must
+// then not replace the stored state of that node. The caller must hold w.mu.
+func (w *Window) ownership() uint64 {
+	if w.owner != nil {
+		w.owned = w.owner.Epoch()
+	}
+	return w.owned
+}
+
 // add adds a fragment, and wakes the waiting requests. It takes ownership of body.
 func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.put(clock, f, body, time.Now()) {
+	if w.put(clock, f, body, w.shared.Config.now()) {
 		w.save(false)
 		w.wakeRequests()
 	}

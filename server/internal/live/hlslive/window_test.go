@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,9 +55,12 @@ func (s *testSource) ExpectsKey() bool               { return true }
 func (s *testSource) Release()                       { s.released = true }
 
 // A testOwner may have lost the stream.
-type testOwner struct{ stopped bool }
+type testOwner struct {
+	epoch   atomic.Uint64
+	stopped bool
+}
 
-func (o *testOwner) Epoch() uint64 { return 1 }
+func (o *testOwner) Epoch() uint64 { return o.epoch.Load() }
 func (o *testOwner) Current() bool { return !o.stopped }
 
 // A windowTest runs a Window.
@@ -225,6 +229,7 @@ func TestFencedOwner(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			owner := &testOwner{}
+			owner.epoch.Store(1)
 			w := newWindowTest(t, nil, owner)
 			defer w.close()
 			for range 4 {

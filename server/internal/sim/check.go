@@ -1,0 +1,287 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxFailures limits the failures that a history reports.
+const maxFailures = 20
+
+// A Check collects what the Redis records and what clients see, and compares them with the promises
+// of a cluster. Any goroutine may call its methods.
+type Check struct {
+	book *logBook
+
+	mu       sync.Mutex
+	calm     bool // from now on, nothing may be lost
+	failures []string
+	sessions []*session
+	streams  map[string]*owners
+	objects  map[string][32]byte // the SHA-256 of each HLS object, by stream and name
+	counts   Counts
+}
+
+// Counts says how much happened in a history.
+type Counts struct {
+	Sessions  int // connections of publishers
+	Frames    int // frames that they have sent
+	Seen      int // frames that viewers have received
+	Gaps      int // times that a viewer has missed frames
+	Switches  int // times that a viewer got another session
+	Objects   int // HLS segments that players have received
+	Playlists int
+	Claims    int // new owners
+	Restored  int // owners that a renewal has restored
+	Ends      int // streams that were given up
+}
+
+func (c *Counts) add(o *Counts) {
+	c.Sessions += o.Sessions
+	c.Frames += o.Frames
+	c.Seen += o.Seen
+	c.Gaps += o.Gaps
+	c.Switches += o.Switches
+	c.Objects += o.Objects
+	c.Playlists += o.Playlists
+	c.Claims += o.Claims
+	c.Restored += o.Restored
+	c.Ends += o.Ends
+}
+
+// A session is a connection of a publisher.
+type session struct {
+	id     int
+	stream string
+	node   string
+	epoch  uint64 // the latest epoch that the node got while the session lasted; 0: none
+	sent   int    // number of frames
+	ended  bool
+}
+
+// owners has the history of a stream's owner.
+type owners struct {
+	epochs map[uint64]string // each epoch's node
+	last   OwnerChange
+	most   uint64
+	ends   int // how often an owner has given up the stream
+}
+
+func newCheck(book *logBook) *Check {
+	return &Check{book: book, streams: make(map[string]*owners), objects: make(map[string][32]byte)}
+}
+
+// fail records a failure.
+func (c *Check) fail(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(format, args...)
+}
+
+func (c *Check) failLocked(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	c.book.add("FAIL", text)
+	if len(c.failures) < maxFailures {
+		c.failures = append(c.failures, fmt.Sprintf("%.3f s: %s",
+			time.Since(c.book.start).Seconds(), text))
+	}
+}
+
+func (c *Check) setCalm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calm = true
+}
+
+func (c *Check) owners(stream string) *owners {
+	o := c.streams[stream]
+	if o == nil {
+		o = &owners{epochs: make(map[uint64]string)}
+		c.streams[stream] = o
+	}
+	return o
+}
+
+// ownerChanged checks a change of an owner in Redis. An epoch belongs to one node, and the epoch of a
+// claim is greater than all earlier ones.
+func (c *Check) ownerChanged(e OwnerChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.book.addf("redis", "%s: %+v", e.Stream, e)
+	o := c.owners(e.Stream)
+	switch node, known := o.epochs[e.Epoch]; {
+	case known && node != e.Node:
+		c.failLocked("%s: epoch %d belongs to %s, and was given to %s", e.Stream, e.Epoch, node,
+			e.Node)
+	case e.Restored && !known:
+		c.failLocked("%s: %s has restored epoch %d, which was never given", e.Stream, e.Node,
+			e.Epoch)
+	case !e.Restored && !e.GivenUp && e.Epoch <= o.most:
+		c.failLocked("%s: %s got epoch %d after epoch %d", e.Stream, e.Node, e.Epoch, o.most)
+	}
+	o.last = e
+	if e.GivenUp {
+		o.ends++
+		c.counts.Ends++
+		return
+	}
+	if e.Restored {
+		c.counts.Restored++
+	} else {
+		c.counts.Claims++
+	}
+	o.epochs[e.Epoch] = e.Node
+	o.most = max(o.most, e.Epoch)
+	for _, s := range c.sessions {
+		if !s.ended && s.stream == e.Stream && "http://"+s.node+":"+mainPort == e.Node {
+			s.epoch = e.Epoch
+		}
+	}
+}
+
+// endsOf returns how often the owners of a stream have given it up.
+func (c *Check) endsOf(stream string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owners(stream).ends
+}
+
+// newSession begins a session of a publisher.
+func (c *Check) newSession(stream, node string) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &session{id: len(c.sessions), stream: stream, node: node}
+	if o := c.owners(stream); !o.last.GivenUp && o.last.Node == "http://"+node+":"+mainPort {
+		s.epoch = o.last.Epoch
+	}
+	c.sessions = append(c.sessions, s)
+	c.counts.Sessions++
+	return s
+}
+
+func (c *Check) sent(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.sent++
+	c.counts.Frames++
+}
+
+func (c *Check) sessionEnded(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.ended = true
+}
+
+// A watch is what one connection of a viewer has received.
+type watch struct {
+	who    string
+	stream string
+	last   frame
+	any    bool
+	epoch  uint64 // the greatest epoch of a frame
+	owned  int    // the last session of an owner, or -1
+	gone   []int  // sessions of owners that sessions of other owners have followed
+}
+
+// frame checks a frame that a viewer has received.
+func (c *Check) frame(w *watch, f frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.Seen++
+	if f.session >= len(c.sessions) || c.sessions[f.session].stream != w.stream {
+		c.failLocked("%s: %v, which was not published in %s", w.who, f, w.stream)
+		return
+	}
+	s := c.sessions[f.session]
+	if f.seq >= s.sent {
+		c.failLocked("%s: %v, which was not sent yet", w.who, f)
+	}
+	switch last := w.last; {
+	case !w.any:
+		if !f.key {
+			c.failLocked("%s: begins with %v, which is no keyframe", w.who, f)
+		}
+	case f.time < last.time:
+		c.failLocked("%s: %v has time %d ms, after %v with %d ms", w.who, f, f.time, last, last.time)
+	case f.session == last.session && f.seq <= last.seq:
+		c.failLocked("%s: %v after %v", w.who, f, last)
+	case f.session == last.session && f.seq > last.seq+1:
+		c.counts.Gaps++
+		c.book.addf(w.who, "%d frames missed before %v", f.seq-last.seq-1, f)
+		if !f.key {
+			c.failLocked("%s: %v after %v, and is no keyframe", w.who, f, last)
+		}
+		if c.calm {
+			c.failLocked("%s: %v after %v, without a fault", w.who, f, last)
+		}
+	case f.session != last.session:
+		c.counts.Switches++
+		if !f.key {
+			c.failLocked("%s: %v after %v, and is no keyframe", w.who, f, last)
+		}
+	}
+	if s.epoch != 0 && (!w.any || w.owned != f.session) {
+		if slices.Contains(w.gone, f.session) {
+			c.failLocked("%s: %v after session %d, which had followed it", w.who, f, w.owned)
+		}
+		w.gone = append(w.gone, w.owned)
+		w.owned = f.session
+	}
+	if s.epoch != 0 && s.epoch < w.epoch {
+		c.failLocked("%s: %v of epoch %d, after a frame of epoch %d", w.who, f, s.epoch, w.epoch)
+	}
+	w.epoch = max(w.epoch, s.epoch)
+	w.last, w.any = f, true
+}
+
+// object checks that an HLS object has the same bytes at every node and each time.
+func (c *Check) object(who, stream, name string, body []byte) {
+	sum := sha256.Sum256(body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.Objects++
+	key := stream + "/" + name
+	if old, ok := c.objects[key]; ok && old != sum {
+		c.failLocked("%s: %s has other bytes than before", who, key)
+	}
+	c.objects[key] = sum
+}
+
+func (c *Check) playlist() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.Playlists++
+}
+
+func (c *Check) result() (failures []string, counts Counts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.failures), c.counts
+}
+
+// A playback is a sequence of segments without a discontinuity.
+type playback struct {
+	who, stream string
+	last        frame
+	any         bool
+}
+
+// segment checks the frames of an HLS segment, which follow those of the segment before.
+func (c *Check) segment(w *playback, name string, list []frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range list {
+		if f.session >= len(c.sessions) || c.sessions[f.session].stream != w.stream {
+			c.failLocked("%s: %s has %v, which was not published in %s", w.who, name, f, w.stream)
+			return
+		}
+		if last := w.last; w.any && f.session == last.session && f.seq != last.seq+1 &&
+			(f.seq <= last.seq || !f.key) {
+			c.failLocked("%s: %s has %v after %v", w.who, name, f, last)
+		}
+		w.last, w.any = f, true
+	}
+}

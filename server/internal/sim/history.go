@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live"
+)
+
+const (
+	streams    = 5
+	nodes      = 3
+	lease      = 3 * time.Second
+	faultsFrom = 6 * time.Second
+	// calmFrom is when the last fault ends.
+	calmFrom = 45 * time.Second
+	// length is the length of a history.
+	length = 60 * time.Second
+)
+
+// A world is what one history consists of.
+type world struct {
+	seed   uint64
+	book   *logBook
+	check  *Check
+	net    *Network
+	redis  *Redis
+	nodes  []*Node
+	names  []string       // the hosts of the nodes
+	events map[string]int // number of faults and other events, by name
+	stored bool           // segments are stored in Redis
+
+	viewers []*viewer
+	players []*player
+	quiet   chan struct{} // closed when the faults are over
+
+	mu          sync.Mutex
+	disturbance []disturbance
+}
+
+// A disturbance is a time in which a node may not answer. Redis has the name "redis".
+type disturbance struct {
+	node     string
+	from, to time.Time // to is zero until the disturbance has ended
+}
+
+// calm reports whether the faults are over.
+func (w *world) calm() bool {
+	select {
+	case <-w.quiet:
+		return true
+	default:
+		return false
+	}
+}
+
+// disturb records that a fault affects a node. The caller calls the result when the fault is over.
+func (w *world) disturb(node string) (over func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := len(w.disturbance)
+	w.disturbance = append(w.disturbance, disturbance{node: node, from: time.Now()})
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.disturbance[i].to = time.Now()
+	}
+}
+
+// disturbed reports whether a fault has affected a node since a time.
+func (w *world) disturbed(node string, since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.disturbance {
+		if d.node == node && (d.to.IsZero() || d.to.After(since)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A Result says how a history went.
+type Result struct {
+	Seed     uint64
+	Failures []string
+	Counts   Counts
+	Events   map[string]int // number of faults and other events, by name
+	Trace    []string
+}
+
+// Play plays the history of a seed. It must run in a bubble of synctest.
+func Play(seed uint64) *Result {
+	random := rand.New(rand.NewPCG(seed, 1))
+	w := &world{seed: seed, book: &logBook{start: time.Now()}, events: make(map[string]int),
+		quiet: make(chan struct{})}
+	w.check = newCheck(w.book)
+	w.net = NewNetwork(part(seed, 2))
+	w.redis = NewRedis(w.net, part(seed, 3))
+	w.redis.Observe = w.check.ownerChanged
+	w.redis.skew = time.Duration(random.IntN(4000)-2000) * time.Millisecond
+	takeover := []live.Takeover{live.TakeoverAlways, live.TakeoverAlways, live.TakeoverStalled,
+		live.TakeoverNever}[random.IntN(4)]
+	w.stored = random.IntN(2) == 0
+	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed, takeover,
+		w.stored, w.redis.skew)
+	for i := range nodes {
+		name := fmt.Sprint("n", i+1)
+		n := NewNode(w.net.Host(name), NodeConfig{Lease: lease, Takeover: takeover, Segments: w.stored,
+			Skew: time.Duration(random.IntN(3000)-1500) * time.Millisecond}, w.book)
+		if err := n.Start(); err != nil {
+			w.check.fail("%s: %v", name, err)
+			break
+		}
+		w.nodes, w.names = append(w.nodes, n), append(w.names, name)
+	}
+	w.play(random)
+	failures, counts := w.check.result()
+	w.events["a stream ends"] = counts.Ends
+	return &Result{Seed: seed, Failures: failures, Counts: counts, Events: w.events,
+		Trace: w.book.lines}
+}
+
+// part returns a generator for one part of a history, so that a change of one part does not change
+// the others.
+func part(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
+
+func (w *world) play(random *rand.Rand) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var clients sync.WaitGroup
+	encoders, players := w.net.AlertHost("encoder").Start(), w.net.AlertHost("player").Start()
+	for i := range streams {
+		p := &publisher{world: w, stream: i, random: part(w.seed, uint64(100+i)), client: encoders,
+			rtmp: i%2 == 0}
+		clients.Go(func() { p.run(ctx) })
+		if i < 2 {
+			extra := &publisher{world: w, stream: i, random: part(w.seed, uint64(200+i)),
+				client: encoders, rtmp: i%2 == 1, extra: true}
+			clients.Go(func() { extra.run(ctx) })
+		}
+		for j, node := range w.names {
+			for k := range 2 {
+				if k == 1 && i == 0 {
+					continue // a player instead
+				}
+				name := fmt.Sprintf("v%d%s%d", i, node, k)
+				v := &viewer{world: w, name: name, stream: fmt.Sprint("s", i), node: node, rtmp: k == 1,
+					random: part(w.seed, uint64(1000+100*i+10*j+k)), client: players}
+				w.viewers = append(w.viewers, v)
+				clients.Go(func() { v.run(ctx) })
+			}
+		}
+	}
+	for i := range 4 {
+		p := &player{world: w, name: fmt.Sprint("hls", i), stream: fmt.Sprint("s", i/2),
+			random: part(w.seed, uint64(300+i)), client: players, roams: i%2 == 0,
+			node: w.names[i%len(w.names)]}
+		w.players = append(w.players, p)
+		clients.Go(func() { p.run(ctx) })
+	}
+	w.disrupt(random)
+	w.judge()
+	cancel()
+	clients.Wait()
+	for _, n := range w.nodes {
+		n.Stop()
+	}
+	began := time.Now()
+	for _, n := range w.nodes {
+		n.Await()
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		w.check.fail("the nodes took %v to end", took)
+	}
+	w.redis.mu.Lock()
+	for key, v := range w.redis.keys {
+		if v.expires.IsZero() {
+			w.check.fail("the key %s of Redis does not expire", key)
+		}
+	}
+	w.redis.mu.Unlock()
+	w.redis.Stop()
+	time.Sleep(time.Minute) // goroutines and blocks that are left now are left for ever
+}
+
+// judge checks that everything works again once the faults are over.
+func (w *world) judge() {
+	close(w.quiet)
+	w.book.add("world", "the faults are over")
+	time.Sleep(lease + 2*time.Second)
+	w.check.setCalm()
+	w.judgeServed()
+	time.Sleep(length - calmFrom - lease - 3*time.Second)
+	w.judgeServed()
+	time.Sleep(time.Second)
+}
+
+// judgeServed checks that every viewer gets fresh frames.
+func (w *world) judgeServed() {
+	now := ms(time.Since(w.book.start))
+	for _, v := range w.viewers {
+		if late := now - v.newest.Load(); late > 2000 {
+			w.check.fail("%s: %s is not served at %s, the newest frame is %d ms old", v.name, v.stream,
+				v.node, late)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+)
+
+// storeTime is how long the store may lack the latest playlist after Redis has lost data, or was out
+// of reach: until the next part is stored, and then until a new owner has made a playlist.
+const storeTime = 10 * time.Second
+
+// playerTime is how long a server may take to answer a player: as long as the player waits for the
+// stream, and then for a last attempt to reach its owner.
+const playerTime = 20 * time.Second
+
+// longAway is how long a stream may pause before its playlist cannot be continued.
+const longAway = 7 * time.Second
+
+// A player plays one stream over HLS. Each request may go to another node, as behind a balancer.
+type player struct {
+	world  *world
+	name   string
+	stream string
+	random *rand.Rand
+	client *Process
+	roams  bool   // uses all nodes
+	node   string // the node that it uses if it does not roam
+
+	newest atomic.Int64 // see viewer.newest
+}
+
+// run plays until ctx ends. After an error that a player does not survive, it starts again.
+func (p *player) run(ctx context.Context) {
+	transport := &http.Transport{DialContext: p.client.Dial, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	for ctx.Err() == nil {
+		err := p.play(ctx, &http.Client{Transport: transport})
+		p.world.book.addf(p.name, "starts again: %v", err)
+		wait(ctx, time.Duration(200+p.random.IntN(800))*time.Millisecond)
+	}
+}
+
+// play plays until too many requests have failed, or until the playlist has ended.
+func (p *player) play(ctx context.Context, client *http.Client) error {
+	rules := hlscheck.New()
+	before := ""
+	var last struct {
+		epoch   string    // of the playlist
+		ends    int       // see Check.endsOf
+		changed time.Time // when the playlist last changed
+		msn     uint64    // of the latest segment that was fetched
+		any     bool      // a segment was fetched
+	}
+	var w *playback
+	for failed := 0; failed < 8; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text, err := p.get(ctx, client, "media.m3u8")
+		if err != nil {
+			p.world.book.addf(p.name, "%v", err)
+			failed++
+			wait(ctx, 500*time.Millisecond)
+			continue
+		}
+		failed = 0
+		p.world.check.playlist()
+		epoch, ends := epochOf(string(text)), p.world.check.endsOf(p.stream)
+		if p.restarts(epoch != last.epoch, time.Since(last.changed), ends != last.ends) {
+			rules, last.any, w = hlscheck.New(), false, nil
+		}
+		last.epoch, last.ends = epoch, ends
+		if before != string(text) {
+			last.changed = time.Now()
+		}
+		problems := hlscheck.Without(hlscheck.Must(rules.Media(string(text))), "hint-broken",
+			"part-short", "part-removed-early") // publishers stall, and the store has no parts
+		for _, problem := range problems {
+			p.world.check.fail("%s: %v", p.name, problem)
+		}
+		if len(problems) > 0 {
+			p.world.book.addf(p.name, "the playlist before:\n%s\nthis one:\n%s", before, text)
+		}
+		before = string(text)
+		m := rules.Playlist()
+		for i := range m.Segments {
+			s := &m.Segments[i]
+			if s.URI == "" || s.Gap || last.any && s.MSN <= last.msn {
+				continue
+			}
+			body, err := p.get(ctx, client, s.URI)
+			if err != nil {
+				p.world.book.addf(p.name, "segment %s: %v", s.URI, err)
+				continue
+			}
+			p.world.check.object(p.name, p.stream, s.URI, body)
+			list := frames(body)
+			if w == nil || s.Break || s.MSN != last.msn+1 {
+				w = &playback{who: p.name, stream: p.stream}
+			}
+			last.msn, last.any = s.MSN, true
+			p.world.check.segment(w, s.URI, list)
+			if len(list) > 0 {
+				p.newest.Store(list[len(list)-1].sent)
+			}
+		}
+		if m.Ended {
+			return fmt.Errorf("the playlist has ended")
+		}
+		wait(ctx, time.Second)
+	}
+	return fmt.Errorf("too many requests have failed")
+}
+
+// restarts reports whether the playlist may be one that does not continue the playlist before.
+// moved says that another node has made it, and ended that the stream has ended in between.
+func (p *player) restarts(moved bool, unchanged time.Duration, ended bool) bool {
+	recently := time.Now().Add(-storeTime)
+	if p.world.disturbed("redis", recently) { // the store may have an old playlist
+		return true
+	}
+	return moved && (!p.world.stored || ended || unchanged > longAway)
+}
+
+func (p *player) get(ctx context.Context, client *http.Client, object string) ([]byte, error) {
+	node := p.node
+	if p.roams {
+		node = p.world.names[p.random.IntN(len(p.world.names))]
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, playerTime)
+	defer cancel()
+	url := fmt.Sprintf("http://%s:%s/live/%s/%s", node, mainPort, p.stream, object)
+	if strings.HasSuffix(object, ".m3u8") {
+		p.world.book.addf(p.name, "asks %s", node)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		if ctx.Err() == context.DeadlineExceeded && !p.world.disturbed(node, began) {
+			p.world.check.fail("%s: %s does not answer %s", p.name, node, object)
+		}
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s of %s: %s %s", object, node, res.Status,
+			strings.TrimSpace(string(body[:min(len(body), 200)])))
+	}
+	return body, err
+}
+
+// epochOf returns the epoch of the newest segment or part in a playlist. The name of a segment
+// begins with it.
+func epochOf(text string) string {
+	text = text[:max(0, strings.LastIndex(text, ".m4s"))]
+	name := text[strings.LastIndexAny(text, "\n\"")+1:]
+	epoch, _, _ := strings.Cut(name, "-")
+	return epoch
+}

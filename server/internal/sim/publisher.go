@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// frameTime is the time between two frames of a stream.
+const frameTime = 100 * time.Millisecond
+
+// A publisher publishes one stream at one node at a time, and returns when its connection ends.
+type publisher struct {
+	world  *world
+	stream int
+	random *rand.Rand
+	client *Process
+	rtmp   bool
+	extra  bool // a second publisher of the stream, which comes and goes
+}
+
+func (p *publisher) who() string { return fmt.Sprintf("pub%d", p.stream) }
+
+// run publishes until ctx ends. When the world is calm, it stays at one node.
+func (p *publisher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if p.extra {
+			p.pause(ctx, 2*time.Second, 15*time.Second)
+			if p.world.calm() || ctx.Err() != nil {
+				return
+			}
+		}
+		node := p.world.names[p.random.IntN(len(p.world.names))]
+		err := p.publish(ctx, node)
+		p.world.book.addf(p.who(), "ended at %s: %v", node, err)
+		switch {
+		case p.world.calm():
+			p.pause(ctx, 100*time.Millisecond, 300*time.Millisecond)
+		case p.random.IntN(4) == 0:
+			p.pause(ctx, time.Second, 8*time.Second)
+		default:
+			p.pause(ctx, 100*time.Millisecond, time.Second)
+		}
+	}
+}
+
+// pause waits for a random time. When the faults are over, it waits no longer.
+func (p *publisher) pause(ctx context.Context, least, most time.Duration) {
+	timer := time.NewTimer(least + time.Duration(p.random.Int64N(int64(most-least))))
+	defer timer.Stop()
+	quiet := p.world.quiet
+	if p.world.calm() {
+		quiet = nil
+	}
+	select {
+	case <-timer.C:
+	case <-quiet:
+	case <-ctx.Done():
+	}
+}
+
+// wait waits for a time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// A door accepts the tags of a publisher.
+type door interface {
+	send(at uint32, data []byte) error
+	end() // ends the stream as an encoder does that is stopped
+	cut() // breaks the connection
+	ended() <-chan struct{}
+	reason() string
+}
+
+// publish publishes at a node until the session ends.
+func (p *publisher) publish(ctx context.Context, node string) error {
+	s := p.world.check.newSession(fmt.Sprint("s", p.stream), node)
+	defer p.world.check.sessionEnded(s)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, port := p.openHTTP, mainPort
+	if p.rtmp {
+		open, port = p.openRTMP, rtmpPort
+	}
+	dialing, stop := context.WithTimeout(ctx, 3*time.Second)
+	conn, err := p.client.Dial(dialing, "tcp", node+":"+port)
+	stop()
+	if err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
+	d, err := open(conn, s.stream)
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	p.world.book.addf(p.who(), "session %d begins at %s", s.id, node)
+	defer d.cut()
+	defer context.AfterFunc(ctx, d.cut)()
+
+	limit := time.Duration(5+p.random.IntN(25)) * time.Second
+	base := uint32(p.random.IntN(3)) * 1_000_000
+	gop := 5 + p.random.IntN(20)
+	begin := time.Now()
+	shift := time.Duration(0) // the time for which the session stalled
+	_ = conn.SetDeadline(time.Time{})
+	if err := d.send(base, avcHeader); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		due := begin.Add(time.Duration(i)*frameTime + shift)
+		timer := time.NewTimer(time.Until(due))
+		select {
+		case <-timer.C:
+		case <-d.ended():
+			timer.Stop()
+			return fmt.Errorf("the server answers: %s", d.reason())
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		at := base + uint32(due.Sub(begin).Milliseconds())
+		f := frame{stream: p.stream, session: s.id, seq: i, sent: ms(time.Since(p.world.book.start)),
+			key: i%gop == 0, time: at}
+		p.world.check.sent(s)
+		_ = conn.SetWriteDeadline(time.Now().Add(6 * time.Second))
+		if err := d.send(at, f.payload()); err != nil {
+			return err
+		}
+		if p.world.calm() {
+			if p.extra {
+				d.end()
+				return fmt.Errorf("the second encoder ends")
+			}
+			continue
+		}
+		if p.random.IntN(150) == 0 {
+			p.world.book.add(p.who(), "stalls")
+			stalled := time.Now()
+			p.pause(ctx, 500*time.Millisecond, 6*time.Second)
+			shift += time.Since(stalled)
+		}
+		if time.Since(begin) > limit {
+			if p.random.IntN(2) == 0 {
+				d.end()
+				return fmt.Errorf("the encoder ends")
+			}
+			return fmt.Errorf("the encoder breaks off")
+		}
+	}
+}
+
+// An httpDoor publishes FLV with a chunked body.
+type httpDoor struct {
+	conn   net.Conn
+	out    []byte
+	closed chan struct{}
+	mu     sync.Mutex
+	answer string
+}
+
+func (p *publisher) openHTTP(conn net.Conn, stream string) (door, error) {
+	d := &httpDoor{conn: conn, closed: make(chan struct{})}
+	_, err := fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", stream, conn.RemoteAddr(), publishToken,
+		len(flvHeader), flvHeader)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(d.closed)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.answer = fmt.Sprint(err); err == nil {
+			text, _ := io.ReadAll(io.LimitReader(res.Body, 200))
+			d.answer = fmt.Sprintf("%s %s", res.Status, text)
+		}
+	}()
+	return d, nil
+}
+
+func (d *httpDoor) send(at uint32, data []byte) error {
+	tag := appendTag(nil, typeVideo, at, data)
+	d.out = append(strconv.AppendInt(d.out[:0], int64(len(tag)), 16), "\r\n"...)
+	d.out = append(append(d.out, tag...), "\r\n"...)
+	_, err := d.conn.Write(d.out)
+	return err
+}
+
+func (d *httpDoor) end() {
+	_, _ = io.WriteString(d.conn, "0\r\n\r\n")
+	_ = d.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	<-d.closed
+}
+
+func (d *httpDoor) cut()                   { _ = d.conn.Close() }
+func (d *httpDoor) ended() <-chan struct{} { return d.closed }
+
+func (d *httpDoor) reason() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.answer
+}
+
+// An rtmpDoor publishes over RTMP.
+type rtmpDoor struct {
+	c      *rtmpClient
+	closed chan struct{}
+	once   sync.Once
+	mu     sync.Mutex
+	why    string
+}
+
+func (p *publisher) openRTMP(conn net.Conn, stream string) (door, error) {
+	c, err := newRTMPClient(conn)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.call(1, "publish", nil, stream+"?token="+publishToken, "live"); err == nil {
+		var code string
+		if code, err = c.awaitStatus(); err == nil && code != "NetStream.Publish.Start" {
+			err = fmt.Errorf("the server answers %s", code)
+		}
+	}
+	if err != nil {
+		c.release()
+		return nil, err
+	}
+	d := &rtmpDoor{c: c, closed: make(chan struct{})}
+	go func() {
+		defer close(d.closed)
+		for {
+			m, body, err := c.next()
+			d.mu.Lock()
+			if code := status(m, body); code != "" {
+				d.why = code
+			}
+			if err != nil {
+				d.why += fmt.Sprint(" ", err)
+				d.mu.Unlock()
+				return
+			}
+			d.mu.Unlock()
+		}
+	}()
+	return d, nil
+}
+
+func (d *rtmpDoor) send(at uint32, data []byte) error { return d.c.publishTag(at, data) }
+
+func (d *rtmpDoor) end() {
+	_ = d.c.call(1, "deleteStream", nil, 1)
+}
+
+func (d *rtmpDoor) cut() {
+	_ = d.c.conn.Close()
+	<-d.closed
+	d.once.Do(d.c.release)
+}
+
+func (d *rtmpDoor) ended() <-chan struct{} { return d.closed }
+
+func (d *rtmpDoor) reason() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.why
+}

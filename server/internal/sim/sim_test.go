@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+var (
+	seedFlag      = flag.Uint64("seed", 0, "play the history of this seed, and print its trace")
+	replaysFlag   = flag.Int("replays", 1, "with -seed: play it so often, and print how often it fails")
+	fromFlag      = flag.Uint64("from", 1, "the first seed")
+	historiesFlag = flag.Int("histories", 0, "number of histories; 0: a few")
+)
+
+// manyHistories is the number of histories in which every kind of failure happens.
+const manyHistories = 100
+
+// play plays the history of a seed.
+func play(t *testing.T, seed uint64) (r *Result) {
+	t.Helper()
+	// The order in which goroutines run then depends on less.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	r = &Result{Seed: seed}
+	before := millrace.DefaultPool().Stats().InUse
+	func() {
+		defer func() {
+			if cause := recover(); cause != nil {
+				r.Failures = append(r.Failures, fmt.Sprint(cause, "\n", bubbleStacks()))
+			}
+		}()
+		synctest.Test(t, func(*testing.T) { r = Play(seed) })
+	}()
+	if after := millrace.DefaultPool().Stats().InUse; after != before {
+		r.Failures = append(r.Failures, fmt.Sprintf("%d bytes of blocks were not released",
+			after-before))
+	}
+	return r
+}
+
+// bubbleStacks returns the stacks of the goroutines in bubbles.
+func bubbleStacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var list []string
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		if strings.Contains(stack, "synctest bubble") {
+			list = append(list, stack)
+		}
+	}
+	return strings.Join(list, "\n\n")
+}
+
+// report makes the test fail if the history has failed.
+func (r *Result) report(t *testing.T) {
+	t.Helper()
+	if len(r.Failures) > 0 {
+		t.Errorf("seed %d:\n\t%s\nto see what happened:\n\tgo test ./server/internal/sim "+
+			"-run Promises -args -seed %[1]d", r.Seed, strings.Join(r.Failures, "\n\t"))
+	}
+}
+
+// A cluster keeps its promises whatever fails: those of Check.
+func TestClusterKeepsItsPromises(t *testing.T) {
+	if *seedFlag != 0 {
+		replay(t)
+		return
+	}
+	count := *historiesFlag
+	switch {
+	case count > 0:
+	case testing.Short():
+		count = 4
+	default:
+		count = 40
+	}
+	events := make(map[string]int)
+	var counts Counts
+	began := time.Now()
+	for i := range count {
+		r := play(t, *fromFlag+uint64(i))
+		r.report(t)
+		counts.add(&r.Counts)
+		for name, n := range r.Events {
+			events[name] += n
+		}
+		if t.Failed() && i < count-1 && *historiesFlag == 0 {
+			break
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(events)) {
+		t.Logf("%8d %s", events[name], name)
+	}
+	t.Logf("%d histories, %v each: %+v", count, time.Since(began)/time.Duration(count), counts)
+	if count < manyHistories {
+		return
+	}
+	for _, f := range faults {
+		if events[f.name] == 0 {
+			t.Errorf("in %d histories this has not happened: %s", count, f.name)
+		}
+	}
+	for row, causes := range tableOfFailures {
+		for _, cause := range causes {
+			if events[cause] == 0 {
+				t.Errorf("in %d histories this has not happened: %s (%s)", count, row, cause)
+			}
+		}
+	}
+}
+
+// replay plays the history of -seed, and prints the trace of the last replay.
+func replay(t *testing.T) {
+	failed := 0
+	var r *Result
+	for range *replaysFlag {
+		if r = play(t, *seedFlag); len(r.Failures) > 0 {
+			failed++
+			r.report(t)
+		}
+	}
+	fmt.Println(strings.Join(r.Trace, "\n"))
+	fmt.Printf("%d of %d replays failed\n", failed, *replaysFlag)
+}
+
+// failedSeeds are the seeds whose histories have found a fault.
+var failedSeeds = []struct {
+	seed  uint64
+	found string
+}{
+	{112, "a node whose publisher has left takes the stream from the node of the publisher"},
+	{66, "players at other nodes get old playlists when the owner has lost Redis"},
+	{2204, "a node that is refused as the owner replaces the stored playlist of the owner"},
+}
+
+// A fault that a history has found does not come back.
+func TestSeedsThatFailed(t *testing.T) {
+	for _, s := range failedSeeds {
+		r := play(t, s.seed)
+		r.report(t)
+		if t.Failed() {
+			t.Logf("this seed once found: %s", s.found)
+		}
+	}
+}
+
+// tableOfFailures has the first column of the table in docs/cluster.md, and the events that are such
+// a failure.
+var tableOfFailures = map[string][]string{
+	"the owner dies":            {"a node is killed", "a node loses its power"},
+	"another node dies":         {"a node is killed", "a node loses its power"},
+	"a node shuts down":         {"a node shuts down", "a node is upgraded"},
+	"the stream ends":           {"a stream ends"},
+	"Redis is unreachable":      {"Redis is unreachable", "Redis is slow"},
+	"Redis restarts empty":      {"Redis restarts empty", "Redis fails over"},
+	"a node loses Redis":        {"a node loses Redis"},
+	"two nodes lose each other": {"two nodes lose each other", "connections between two nodes break"},
+	"a process is suspended":    {"a node is suspended"},
+}
+
+// The histories have every failure of which the page says what happens.
+func TestEveryDocumentedFailureIsSimulated(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## What happens when something fails\n")
+	_, table, _ = strings.Cut(table, "\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	if len(rows) != len(tableOfFailures) {
+		t.Errorf("the table has %d rows, the test knows %d", len(rows), len(tableOfFailures))
+	}
+	for _, row := range rows {
+		failure := strings.TrimSpace(strings.Split(row, "|")[1])
+		if tableOfFailures[failure] == nil {
+			t.Errorf("the histories have no failure %q", failure)
+		}
+	}
+}
