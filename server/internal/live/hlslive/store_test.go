@@ -2,13 +2,16 @@ package hlslive
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/hls"
 )
 
@@ -43,6 +46,51 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 		if _, err := hls.NewWindow(cfg); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A testStore records the names of the saved objects.
+type testStore struct{ saved []string }
+
+func (s *testStore) Save(_ string, o hls.Object, body *millrace.Chain) {
+	body.Release()
+	s.saved = append(s.saved, o.String())
+}
+func (s *testStore) SaveState(string, uint64, []byte)                  {}
+func (s *testStore) LoadState(context.Context, string) ([]byte, error) { return nil, nil }
+
+// The store gets each segment, and each init segment before the first segment that needs it, once.
+func TestSavedObjects(t *testing.T) {
+	window, err := hls.NewWindow(hls.Config{Epoch: 1, Target: 2 * time.Second,
+		Part: time.Second, Segment: time.Second, Segments: 10, MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer window.Release()
+	store := &testStore{}
+	s := saver{store: store, stream: "cam"}
+	var want []string
+	segment := 0
+	for init := range 4 {
+		var c millrace.Chain
+		c.AppendCopy([]byte("init"))
+		window.Init(&c)
+		for i := range 2 {
+			c.AppendCopy([]byte("fragment"))
+			window.Add(hls.Fragment{Duration: time.Second, Key: true}, &c)
+			window.Flush()
+			s.save(window, 1, &playlistState{Segments: window.Listed()})
+			if i == 0 {
+				want = append(want,
+					hls.Object{Kind: hls.KindInit, Epoch: 1, MSN: uint64(init)}.String())
+			}
+			want = append(want,
+				hls.Object{Kind: hls.KindSegment, Epoch: 1, MSN: uint64(segment)}.String())
+			segment++
+		}
+	}
+	if !slices.Equal(store.saved, want) {
+		t.Errorf("saved:\n%v, want\n%v", store.saved, want)
 	}
 }
 
