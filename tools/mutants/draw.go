@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// swaps has the tokens that a drawn fault replaces.
+// swaps maps each token to its replacement in a drawn fault.
 var swaps = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL,
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,

@@ -16,7 +16,7 @@ const module = "github.com/millrace-io/millrace"
 
 // A fault replaces one line of a function, or removes the line.
 type fault struct {
-	area     string // name of the file that has the fault
+	area     string // name of the file with the description
 	name     string // the broken promise
 	path     string // file in which the fault is planted, relative to the root of the repository
 	function string // function or method (Type.Method), or the name of a variable or constant

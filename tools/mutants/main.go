@@ -1,6 +1,6 @@
 // Command mutants plants faults in the code, one at a time, and reports the tests that find them:
 //
-//	mutants [-only REGEXP] [-quick]    test each fault whose "area: name" matches REGEXP
+//	mutants [-only REGEXP] [-quick]    test the faults; REGEXP selects some by "area: name"
 //	mutants -check                     check that each fault still applies to the code
 //	mutants -table                     print the table of the results
 //	mutants -draw N -seed S DIR...     draw N faults from the lines of the packages in DIR
@@ -207,8 +207,8 @@ func writeOverlay(dir string, f fault) (string, error) {
 		os.WriteFile(overlay, replace, 0o600))
 }
 
-// goTest runs go test. The overlay is in GOFLAGS, so that programs that tests build have the fault
-// too.
+// goTest runs go test. It passes the overlay in GOFLAGS, which also plants the fault in programs that
+// tests build.
 func goTest(overlay string, limit time.Duration, args ...string) (out string, failed bool) {
 	cmd := exec.Command("go", append([]string{"test", "-count=1", "-vet=off", "-failfast",
 		"-parallel=8", "-timeout=" + limit.String()}, args...)...)
