@@ -30,7 +30,7 @@ import (
 const resultsFile = "tools/mutants/results.tsv"
 
 func main() {
-	only := flag.String("only", "", "test only faults whose \"area: name\" matches this regular expression")
+	only := flag.String("only", "", "test only faults that match this regular expression")
 	quick := flag.Bool("quick", false, "run only the short tests of the fault's own package")
 	check := flag.Bool("check", false, "check that each fault applies")
 	table := flag.Bool("table", false, "print the table of the results")
@@ -207,8 +207,8 @@ func writeOverlay(dir string, f fault) (string, error) {
 		os.WriteFile(overlay, replace, 0o600))
 }
 
-// goTest runs go test. It passes the overlay in GOFLAGS, which also plants the fault in programs that
-// tests build.
+// goTest runs go test. It passes the overlay in GOFLAGS, which also plants the fault in the programs
+// that tests build.
 func goTest(overlay string, limit time.Duration, args ...string) (out string, failed bool) {
 	cmd := exec.Command("go", append([]string{"test", "-count=1", "-vet=off", "-failfast",
 		"-parallel=8", "-timeout=" + limit.String()}, args...)...)
