@@ -52,7 +52,7 @@ deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chrom
 	scripts/deps
 
 .PHONY: lint
-lint: ## gofmt, go vet, millracevet, staticcheck
+lint: ## gofmt, go vet, millracevet, staticcheck, and whether the planted faults still apply
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w would change:" $$unformatted >&2; exit 1; fi
 	@for script in .ci/run scripts/*; do bash -n $$script || exit 1; done
 	go vet $(MODULES)
@@ -63,6 +63,8 @@ lint: ## gofmt, go vet, millracevet, staticcheck
 	go vet -vettool=bin/millracevet -ownership.tests=false $(MODULES) # tests make mistakes deliberately
 	cd examples && GOWORK=off go vet -vettool=../bin/millracevet ./...
 	$$(cd tools && GOWORK=off go tool -n staticcheck) $(MODULES)
+	cd tools && GOWORK=off go vet ./... && GOWORK=off go build -o ../bin/mutants ./mutants
+	bin/mutants -check
 
 .PHONY: test-short
 test-short: ## The whole suite, without what only long runs find
@@ -106,8 +108,9 @@ test-bench: ## Test the benchmarks, a module of their own, with the servers and 
 	cd bench && export GOWORK=off && go vet ./... && go vet -vettool=../bin/millracevet ./... && go test $(TESTFLAGS) ./...
 
 .PHONY: test-vet
-test-vet: ## Test millracevet and the examples, modules of their own
+test-vet: ## Test millracevet, the examples and the tools, modules of their own
 	cd with/millracevet && GOWORK=off go test $(TESTFLAGS) ./...
+	cd tools && GOWORK=off go test $(TESTFLAGS) ./...
 	cd examples && GOWORK=off go test $(TESTFLAGS) ./...
 
 .PHONY: test-library
@@ -144,6 +147,11 @@ vet-others: ## Type-check what other systems build; tests too, except for WebAss
 	GOARCH=386 go vet $(MODULES)
 	GOOS=js GOARCH=wasm go build $(LIBRARY)
 	GOOS=plan9 GOARCH=amd64 go build $(LIBRARY)
+
+.PHONY: mutants
+mutants: ## Plant a hundred faults, one at a time, and list those that no test finds; about an hour (ONLY=regexp for some; see docs/mutants.md)
+	cd tools && GOWORK=off go build -o ../bin/mutants ./mutants
+	bin/mutants -only "$(ONLY)"
 
 .PHONY: apidiff
 apidiff: ## The changes of the exported API since a commit, usually the last release: make apidiff BASE=v0.1.0

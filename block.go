@@ -146,7 +146,8 @@ func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 // then append bytes there.
 //
 // A Reader that waits for its socket holds no shares of its block, but may write to the block
-// later. It therefore marks the whole block as in use before it waits.
+// later. During the wait, used is 0, so no holder of shares may append bytes: a Reader sets used only
+// when it gives up the block for good.
 func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == off }
 
 // isSoleOwner reports whether the block has no shares except the caller's n shares.

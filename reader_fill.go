@@ -163,7 +163,6 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // during the wait, no holder of shares may append bytes to the block
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)

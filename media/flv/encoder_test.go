@@ -3,6 +3,7 @@ package flv_test
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -62,6 +63,32 @@ func TestHeadersShareBlocks(t *testing.T) {
 	}
 	if n := millrace.DefaultPool().Stats().Taken - before; n > 12 {
 		t.Errorf("%d blocks for 680 headers of 15 bytes", n)
+	}
+}
+
+// Headers are whole, wherever a block of headers ends.
+func TestHeadersAtTheEndOfABlock(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool())
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var enc flv.Encoder
+	defer enc.Release()
+	tag := chainOf(rawTag(8, 0, "x"))
+	defer tag.Release()
+	for i := range uint32(20_000) {
+		var got millrace.Chain
+		want := rawTag(8, i, "x")
+		if rnd.IntN(2) == 0 {
+			enc.Retime(&got, &tag, i)
+		} else {
+			body := chainOf("x")
+			if _, err := enc.Append(&got, 8, i, &body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(got.Bytes()) != want {
+			t.Fatalf("tag %d is %q, want %q", i, got.Bytes(), want)
+		}
+		got.Release()
 	}
 }
 

@@ -397,6 +397,14 @@ func TestBandwidth(t *testing.T) {
 	check(120_000, 42_000*80/34)
 	r.play("K200=9000 flush") // too short to be the peak, except together with the previous segment
 	check(19_000*80/12, 51_000*80/36)
+
+	// Segments that are together longer than 1.5 target durations do not count for the peak.
+	long := config
+	long.Segments = 10
+	r = newRig(t, long).play("init K200=2000 P200=2000x3 flush")
+	r.play("K200=100 P200=100x9 flush K200=2000 P200=2000x2 flush")
+	r.play("K200=100 P200=100x9 flush K200=100 P200=100x9 flush K200=100 P200=100x9 flush")
+	check(9000*80/28, 18_000*80/94)
 }
 
 func TestConfig(t *testing.T) {

@@ -2,6 +2,7 @@ package mp4_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"strings"
@@ -31,6 +32,25 @@ func TestReadMovie(t *testing.T) {
 			fmt.Sprintf("%dx%d", m.Width, m.Height) != tt.size ||
 			m.Video != (tt.size != "0x0") || m.Audio != strings.Contains(m.Codecs, "mp4a") {
 			t.Errorf("%s: %+v, want codecs %s and size %s", tt.tags, m, tt.codecs, tt.size)
+		}
+	}
+}
+
+// A box without content, the shortest that can be, is skipped.
+func TestReadMovieWithAnEmptyBox(t *testing.T) {
+	r := newRig(t)
+	r.play("avc aac48 K0 a0 P40 P80")
+	init := r.init()
+	want, err := mp4.ReadMovie(init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moov := init[binary.BigEndian.Uint32(init):]
+	for _, box := range []string{"\x00\x00\x00\x08free", "\x00\x00\x00\x09free-"} {
+		binary.BigEndian.PutUint32(moov, uint32(len(moov)+len(box)))
+		got, err := mp4.ReadMovie(append(bytes.Clone(init), box...))
+		if !reflect.DeepEqual(got, want) || err != nil {
+			t.Errorf("with %q: %+v, %v, want %+v", box, got, err, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -81,6 +82,74 @@ type testNode struct {
 }
 
 func newTestDirectory() *testDirectory { return &testDirectory{owners: map[string]*testLease{}} }
+
+// A leaseCluster is a cluster of one node. It grants a new lease if the last one is not held.
+type leaseCluster struct {
+	node   testNode
+	leases []*testLease
+}
+
+func (c *leaseCluster) Claim(_ context.Context, name string) (live.Lease, error) {
+	if n := len(c.leases); n > 0 && c.leases[n-1].Held() {
+		return c.leases[n-1], nil
+	}
+	l := &testLease{node: &c.node, name: name}
+	c.leases = append(c.leases, l)
+	l.epoch.Store(uint64(len(c.leases)))
+	return l, nil
+}
+func (c *leaseCluster) Want(string)     {}
+func (c *leaseCluster) Reachable() bool { return true }
+
+// A publisher that is refused, because the one before does not end, gives up its lease, unless the
+// one before has the same lease.
+func TestRefusedPublisherGivesUpItsLease(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &leaseCluster{node: testNode{dir: newTestDirectory()}}
+			h := newHubTest(t, func(cfg *live.Config) { cfg.Cluster = c })
+			first := h.publish(newScript(1, 2, 100).tags...)
+			if lost {
+				c.leases[0].gone.Store(true)
+				live.NewPeers(h.Hub).Lost("cam", 1)
+			}
+			_, err := h.Open("cam", "second", live.Terms{})
+			if live.PublishStatus(err) != http.StatusConflict {
+				t.Errorf("%v, want status 409", err)
+			}
+			if last := c.leases[len(c.leases)-1]; last.Held() == lost ||
+				len(c.leases) != map[bool]int{false: 1, true: 2}[lost] {
+				t.Errorf("lost %v: lease %d is held: %v", lost, len(c.leases), last.Held())
+			}
+			h.done(first, nil)
+			h.Drain(t.Context())
+		})
+	}
+}
+
+// In a cluster, viewers of an absent stream wait for a pull, even if viewers do not wait otherwise.
+func TestOnlyAClusterMakesViewersWait(t *testing.T) {
+	for _, test := range []struct {
+		cluster    bool
+		wait, want time.Duration
+	}{
+		{false, 0, 0}, {false, time.Minute, time.Minute}, {true, 0, live.PullWait},
+		{true, time.Minute, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHubTest(t, func(cfg *live.Config) {
+				if cfg.ViewerWait = test.wait; test.cluster {
+					cfg.Cluster = &leaseCluster{}
+				}
+			})
+			began := time.Now()
+			err := h.AwaitStream(t.Context(), "cam")
+			if took := time.Since(began); took != test.want || err == nil {
+				t.Errorf("%+v: %v after %v", test, err, took)
+			}
+		})
+	}
+}
 
 // node adds a server. change may be nil.
 func (d *testDirectory) node(t testing.TB, change func(*live.Config)) *testNode {
@@ -781,6 +850,36 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	}
 	p.Wait()
 	q.End()
+}
+
+// A slowRecorder takes a second to close.
+type slowRecorder struct{ testRecorder }
+
+func (r *slowRecorder) Close() {
+	time.Sleep(time.Second)
+	r.testRecorder.Close()
+}
+
+// A drain waits until the recorders are closed.
+func TestDrainAwaitsRecorders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r slowRecorder
+		h := newHubTest(t, func(c *live.Config) {
+			c.Record = func(string) live.Recorder { return &r }
+		})
+		sc := newScript(1, 5, 1000)
+		p := h.publish(sc.config...)
+		h.send(p, sc.tags...)
+		go func() {
+			<-p.Lifetime().Done()
+			h.done(p, nil)
+		}()
+		h.Drain(t.Context())
+		if n := r.closed.Load(); n != 1 {
+			t.Errorf("%d recorders are closed after the drain, want 1", n)
+		}
+		time.Sleep(time.Second) // after a failure
+	})
 }
 
 // askingAs is the address of the requesting node. Test nodes accept it without a proof.

@@ -101,7 +101,8 @@ func (h *Hub) Transports() map[string]*fanout.Viewer {
 	return list
 }
 
-// DropLaggards and CutLargest free memory.
+// EndIdle, DropLaggards and CutLargest free memory.
+func (h *Hub) EndIdle(excess int64) int64 { return HLS{h}.endIdle(excess) }
 func (h *Hub) DropLaggards(excess int64, after time.Duration) int64 {
 	return shedder{h}.dropLaggards(excess, nil, after)
 }

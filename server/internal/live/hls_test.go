@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
@@ -195,6 +196,54 @@ func TestHLSEndsWithoutRequests(t *testing.T) {
 		synctest.Wait()
 		if _, err := h.playlist(hls.Reload{}, false); err != refuse.ErrShutdown {
 			t.Errorf("of a server that shuts down: %v", err)
+		}
+	})
+}
+
+// When memory is short, no more windows without requests end than necessary.
+func TestIdleHLSEndsWhenMemoryIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *live.Config) { c.HLS = hlsDefaults })
+		sc := newScript(10, 25, 1000)
+		var publishers []*live.Publisher
+		for _, name := range []string{"one", "two", "three"} {
+			p, err := h.Open(name, "test", live.Terms{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Begin(flv.Header{HasAudio: true, HasVideo: true})
+			h.send(p, sc.config...)
+			publishers = append(publishers, p)
+			go func() {
+				list, err := live.NewHLS(h.Hub).Media(t.Context(), name, hlslive.MediaName,
+					hls.Reload{}, false)
+				if err != nil || len(list.Text) == 0 {
+					t.Errorf("%s: %v", name, err)
+				}
+			}()
+			h.pace(p, sc.tags[:150])
+		}
+		windows := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if n, _ := h.Windows(); n != want {
+				t.Errorf("%d windows, want %d", n, want)
+			}
+		}
+		if n := h.EndIdle(1 << 30); n > 0 {
+			t.Errorf("%d bytes were freed while players use the windows", n)
+		}
+		windows(3)
+		time.Sleep(12 * time.Second) // the length of a playlist
+		if n := h.EndIdle(1); n == 0 {
+			t.Error("nothing was freed")
+		}
+		windows(2)
+		h.EndIdle(1 << 30)
+		windows(0)
+		h.Close()
+		for _, p := range publishers {
+			h.done(p, nil)
 		}
 	})
 }

@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
 	"github.com/millrace-io/millrace/server/internal/memory"
 )
 
@@ -120,6 +124,43 @@ func TestLaggardsAreDropped(t *testing.T) {
 	_ = slow.Conn.Close()
 	p.End()
 	w.Rest()
+}
+
+// When memory is short, a blocked viewer is dropped, but not another node, which may serve many
+// viewers.
+func TestNodesAreNotDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &leaseCluster{node: testNode{dir: newTestDirectory()}}
+		h := newHubTest(t, func(cfg *live.Config) {
+			cfg.Cluster, cfg.StallTimeout, cfg.LagBytes, cfg.LagTime = c, time.Hour, 0, 0
+		})
+		sc := newScript(1, 5, 1000)
+		p := h.publish(sc.config...)
+		h.send(p, sc.tags...)
+		for _, node := range []string{"", "http://other:8080"} {
+			client, conn := net.Pipe()
+			v, err := live.NewAdmission(h.Hub).Admit(t.Context(),
+				live.WatchRequest{Name: "cam", Node: node})
+			if err != nil {
+				t.Fatal(err)
+			}
+			transport := v.Connect(fanout.NewConn(conn, false, 0))
+			live.NewAdmission(h.Hub).Start(v, func() { _, _ = io.Copy(io.Discard, conn) })
+			time.Sleep(10 * time.Second)
+			h.DropLaggards(1<<30, 2*time.Second)
+			want := fanout.Crowded
+			if node != "" {
+				want = fanout.Connected
+			}
+			if why := transport.Reason(); why != want {
+				t.Errorf("node %q: %v, want %v", node, why, want)
+			}
+			_ = client.Close()
+			synctest.Wait()
+		}
+		h.Close()
+		h.done(p, nil)
+	})
 }
 
 // Fragments of tiny frames do not hold the frames' blocks.

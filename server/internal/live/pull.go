@@ -118,7 +118,8 @@ func (e Peers) pullFailed(name string, err error) {
 }
 
 // requestStream requests the named stream from its owner. It returns the connection, and the bytes
-// of the body that have arrived already. It sets p.epoch to the epoch in the response.
+// of the body that have arrived already. The connection has the deadline of the request, which
+// ingest.NewConn removes. requestStream sets p.epoch to the epoch in the response.
 func (e Peers) requestStream(p *Publisher, name string, owner Owner) (conn net.Conn, early []byte,
 	err error) {
 	if conn, early, err = e.askOnce(p, name, owner); err == errAskAgain {
@@ -151,7 +152,6 @@ func (e Peers) askOnce(p *Publisher, name string, owner Owner) (net.Conn, []byte
 		_ = conn.Close()
 		return nil, nil, err
 	}
-	_ = conn.SetDeadline(time.Time{})
 	return conn, early, nil
 }
 

@@ -269,6 +269,68 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 	})
 }
 
+// A release that the directory does not answer is tried again, until the lease has expired there.
+func TestFailedReleaseIsTriedAgain(t *testing.T) {
+	for _, away := range []time.Duration{testLease / 10, 2 * testLease} {
+		inBubble(t, func(t *testing.T, d *memory) {
+			a := join(t, d, nodeA, never, testLease)
+			l := a.claim(t, "s")
+			a.net.set(unreachable)
+			l.Release()
+			time.Sleep(away)
+			if _, err := d.Lookup(t.Context(), "s"); (err == ErrNoOwner) != (away > testLease) {
+				t.Errorf("away for %v: %v before the directory is reached again", away, err)
+			}
+			a.net.set(nil)
+			time.Sleep(testLease / 2)
+			if _, err := d.Lookup(t.Context(), "s"); err != ErrNoOwner {
+				t.Errorf("away for %v: %v later, want ErrNoOwner", away, err)
+			}
+			if n := a.sizes().leaving; n != 0 {
+				t.Errorf("away for %v: %d releases are still tried", away, n)
+			}
+		})
+	}
+}
+
+// An answer is older than what the table has if its call began before the table was told.
+func TestOlderOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := &ownerTable{self: nodeA, records: make(map[string]*ownerRecord)}
+		begun := time.Now()
+		time.Sleep(time.Second)
+		older, newer := Owner{Node: nodeB, Epoch: 1}, Owner{Node: nodeC, Epoch: 2}
+		var event time.Time
+		for i, step := range []struct {
+			o     Owner
+			begun time.Time
+			want  bool
+		}{
+			{newer, event, true},
+			{older, event, false},
+			{older, begun, false},
+			{Owner{}, begun, false},
+			{newer, begun, true},
+			{older, time.Now().Add(time.Second), true}, // the directory has lost its data
+			{newer, event, true},
+			{Owner{}, time.Now().Add(2 * time.Second), true},
+		} {
+			time.Sleep(100 * time.Millisecond)
+			before, _, _ := table.lastOwner("s")
+			want := before
+			if step.want {
+				want = step.o
+			}
+			if got := table.setOwner("s", step.o, step.begun); got != step.want {
+				t.Errorf("step %d: %v, want %v", i, got, step.want)
+			}
+			if got, _, _ := table.lastOwner("s"); got != want {
+				t.Errorf("step %d: the owner is %+v, want %+v", i, got, want)
+			}
+		}
+	})
+}
+
 // A node that was stopped for longer than a lease sends nothing until it knows whether it is still
 // the owner.
 func TestStoppedOwner(t *testing.T) {

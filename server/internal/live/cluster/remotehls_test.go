@@ -120,6 +120,28 @@ func say(status int, text string) http.HandlerFunc {
 	}
 }
 
+// A cached playlist is not used for a later ownership of the same node, which has another playlist.
+func TestPlaylistOfALaterOwnership(t *testing.T) {
+	var text atomic.Value
+	node := owner(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		say(http.StatusOK, text.Load().(string))(w, r)
+	})
+	owners := &fakeOwners{}
+	h := newTestRemote(t, owners, nil)
+	for _, step := range []struct {
+		epoch       uint64
+		text, wants string
+	}{{1, "first", "first"}, {1, "second", "first"}, {2, "third", "third"}} {
+		owners.set(node, step.epoch, nil)
+		text.Store(step.text)
+		if status, got := h.ask(t, "media.m3u8?_HLS_msn=7"); status != http.StatusOK ||
+			got != step.wants {
+			t.Errorf("epoch %d: %d %q, want %q", step.epoch, status, got, step.wants)
+		}
+	}
+}
+
 // If an owner fails in any way, players wait for the next one. If there is none, they are told to
 // try again.
 func TestHLSOwnersThatFail(t *testing.T) {

@@ -31,6 +31,9 @@ func openSegments(t *testing.T, k *Segments, err error) *Segments {
 		if st := k.Stats(); st.Waiting != 0 {
 			t.Errorf("%+v, want nothing to wait for", st)
 		}
+		if n := len(k.newest); n > 0 {
+			t.Errorf("%d states are kept after they were saved", n)
+		}
 	})
 	return k
 }

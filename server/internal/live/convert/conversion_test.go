@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
@@ -31,6 +33,7 @@ type testStream struct {
 	ring  *broadcast.Ring
 	enc   flv.Encoder
 	now   uint32
+	tick  func(time.Duration) // called after each video frame, with its duration; may be nil
 }
 
 func newTestStream(t *testing.T, opts ...broadcast.Option) *testStream {
@@ -108,6 +111,9 @@ func (s *testStream) film() {
 		}
 		s.publish(flv.TypeAudio, audio)
 		s.now += 40
+		if s.tick != nil {
+			s.tick(40 * time.Millisecond)
+		}
 	}
 }
 
@@ -150,6 +156,112 @@ func TestConversions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A testMaker calls a function for each tag.
+type testMaker func()
+
+func (m testMaker) write(_ flv.Tag, tag *millrace.Chain, _ bool) error {
+	tag.Release()
+	m()
+	return nil
+}
+func (testMaker) finish() error { return nil }
+func (testMaker) release()      {}
+
+// A conversion is ready when it has converted all tags that were there at the start, and not
+// before.
+func TestConversionIsReady(t *testing.T) {
+	for _, batch := range []int{1, 2, 3, 1000} {
+		s, out := newTestStream(t), broadcast.New()
+		source := s.source()
+		source.Cursor.Close()
+		source.Cursor = s.ring.Cursor(broadcast.FromHead(), broadcast.BatchFrames(batch))
+		c := newConversion(source, &testReport{}, out)
+		tags := 0
+		c.maker = testMaker(func() {
+			tags++
+			select {
+			case <-c.Ready():
+				t.Errorf("batches of %d: ready before tag %d", batch, tags)
+			default:
+			}
+		})
+		s.film()
+		ended := make(chan error)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { ended <- c.Run(ctx) }()
+		<-c.Ready()
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) || tags != 102 {
+			t.Errorf("batches of %d: %d tags, %v, want 102", batch, tags, err)
+		}
+		_ = out.Close()
+	}
+}
+
+// A conversion flushes its ring before it waits for the next tag. Viewers do not wait for the
+// latency of this ring in addition to the latency of the stream's ring.
+func TestConversionFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, out := newTestStream(t), broadcast.New(broadcast.Latency(time.Hour))
+		news := out.Watch()
+		defer news.Stop()
+		c := RTMP(s.source(), &testReport{}, out)
+		ended := make(chan error)
+		go func() { ended <- c.Run(t.Context()) }()
+		for range 3 {
+			s.publish(flv.TypeAudio, audio)
+			synctest.Wait()
+			select {
+			case <-news.C:
+			default:
+				t.Error("a tag was converted, and the ring was not flushed")
+			}
+		}
+		_ = s.ring.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = out.Close()
+	})
+}
+
+// The time in an MP4 file continues after a pause of the publisher without a gap.
+func TestPauseIsRemovedFromMP4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, out := newTestStream(t), broadcast.New()
+		view := out.Cursor(broadcast.FromHead(), broadcast.BatchFrames(1))
+		c := MP4(s.source(), &testReport{}, out, 1<<20)
+		ended := make(chan error)
+		go func() { ended <- c.Run(t.Context()) }()
+		s.tick = time.Sleep
+		s.film()
+		last := s.now - 40
+		s.facts.Resumed.Store(&last)
+		s.now += 5000
+		time.Sleep(5 * time.Second)
+		s.film()
+		_ = s.ring.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = out.Close()
+		var first, end time.Duration
+		pictures := 0
+		_, infos := takeAll(t, view)
+		for i, info := range infos {
+			f := info.(*Fragment)
+			if pictures += f.Pictures; i == 0 {
+				first = f.Start
+			}
+			end = max(end, f.End)
+		}
+		if lasts := end - first; lasts < 3900*time.Millisecond || lasts > 4100*time.Millisecond ||
+			pictures != 100 {
+			t.Errorf("%d video frames in %v, want 100 in 4 s", pictures, lasts)
+		}
+	})
 }
 
 // A conversion ends with its context, and becomes ready then.

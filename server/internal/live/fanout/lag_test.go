@@ -41,6 +41,124 @@ func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	}
 }
 
+// The lag of a viewer at its start does not count against the allowance until the viewer has caught
+// up once.
+func TestLagAtTheStartIsAllowed(t *testing.T) {
+	allowance := broadcast.Lag{Bytes: 100, Frames: 10, Time: time.Second}
+	for _, test := range []struct {
+		lag     broadcast.Lag
+		arrived bool
+		want    Reason
+	}{
+		{broadcast.Lag{Bytes: 600, Frames: 60, Time: 6 * time.Second}, false, Connected},
+		{broadcast.Lag{Bytes: 601}, false, LagBytes},
+		{broadcast.Lag{Frames: 61}, false, LagFrames},
+		{broadcast.Lag{Time: 6*time.Second + 1}, false, LagTime},
+		{broadcast.Lag{Bytes: 100, Frames: 10, Time: time.Second}, true, Connected},
+		{broadcast.Lag{Bytes: 101}, true, LagBytes},
+		{broadcast.Lag{Frames: 11}, true, LagFrames},
+		{broadcast.Lag{Time: time.Second + 1}, true, LagTime},
+	} {
+		m := lagMeter{start: broadcast.Lag{Bytes: 500, Frames: 50, Time: 5 * time.Second}}
+		m.arrived.Store(test.arrived)
+		if got := m.exceededLimit(allowance, test.lag); got != test.want {
+			t.Errorf("%+v, arrived %v: %v, want %v", test.lag, test.arrived, got, test.want)
+		}
+	}
+}
+
+// A viewer that joins healthy viewers and accepts nothing is disconnected, even if no frame comes.
+func TestAViewerThatStallsAtOnceIsDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(Config{Stall: 5 * time.Second})
+		f.publish(t, "frame", true)
+		healthy, stalled := newMemoryConn(pathWritev), newMemoryConn(pathWritev)
+		f.Start(f.viewer(healthy), 0, func() { <-healthy.gone })
+		time.Sleep(time.Second)
+		stalled.setRoom(0)
+		v := f.viewer(stalled)
+		f.Start(v, 0, func() { <-stalled.gone })
+		time.Sleep(5*time.Second + 2*inspectEvery)
+		if why := v.Reason(); why != Stalled {
+			t.Errorf("after 5 s without a byte: %v", why)
+		}
+		v.End(Stalled) // after a failure
+		f.Close(StreamEnded)
+		time.Sleep(inspectEvery) // the loop ends
+	})
+}
+
+// A viewer whose socket is full stays with its goroutine, which waits for the socket.
+func TestAViewerWithAFullSocketIsNotHealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(Config{Stall: time.Minute})
+		f.publish(t, "frame", true)
+		l := newLoop(&f.src, 0)
+		conn := newMemoryConn(pathWritev)
+		conn.setRoom(3)
+		v := f.unserved(conn, l)
+		l.add(v)
+		if l.makeHealthy(v) || len(l.healthy) > 0 || len(l.detached) != 1 {
+			t.Errorf("%d healthy and %d detached viewers", len(l.healthy), len(l.detached))
+		}
+		conn.setRoom(-1)
+		if !l.makeHealthy(v) || len(l.healthy) != 1 || len(l.detached) > 0 {
+			t.Errorf("with room: %d healthy and %d detached viewers", len(l.healthy),
+				len(l.detached))
+		}
+		f.Close(StreamEnded)
+		time.Sleep(inspectEvery) // the loop ends
+	})
+}
+
+// A healthy viewer whose client hangs up is gone before the next frame.
+func TestAViewerThatHangsUpIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(Config{Stall: time.Minute})
+		f.publish(t, "frame", true)
+		conn := newMemoryConn(pathWritev)
+		f.Start(f.viewer(conn), 0, func() { <-conn.gone })
+		synctest.Wait()
+		l := f.loops[0]
+		if len(l.healthy) != 1 {
+			t.Errorf("%d healthy viewers, want 1", len(l.healthy))
+		}
+		conn.abort(false) // the client aborts its end
+		synctest.Wait()
+		if n := f.served.Load(); n != 0 || len(l.healthy)+len(l.detached) > 0 {
+			t.Errorf("%d viewers, %d in the loop's lists", n, len(l.healthy)+len(l.detached))
+		}
+		f.Close(StreamEnded)
+		time.Sleep(inspectEvery) // the loop ends
+	})
+}
+
+// The replies that wait for a viewer are bounded.
+func TestRepliesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(Config{Stall: time.Minute})
+		f.publish(t, "frame", true)
+		conn := newMemoryConn(pathWritev)
+		conn.setRoom(0)
+		v := f.viewer(conn)
+		f.Start(v, 0, func() { <-conn.gone })
+		synctest.Wait()
+		accepted := 0
+		for v.Reply(make([]byte, 1000)) {
+			accepted += 1000
+		}
+		if rest := MaxReplies - accepted; rest < 0 || rest >= 1000 || !v.Reply(make([]byte, rest)) {
+			t.Errorf("%d bytes were accepted, and then not the rest of %d", accepted, MaxReplies)
+		}
+		if v.Reply([]byte{0}) {
+			t.Errorf("more than %d bytes were accepted", MaxReplies)
+		}
+		conn.setRoom(-1)
+		f.Close(StreamEnded)
+		time.Sleep(inspectEvery) // the loop ends
+	})
+}
+
 // A viewer that is found behind several times without catching up in between is counted once.
 func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	f := newFixture(Config{Allowance: broadcast.Lag{Time: 5 * time.Second},

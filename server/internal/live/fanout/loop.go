@@ -180,9 +180,6 @@ func (l *loop) makeHealthy(v *Viewer) bool {
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
-	if v.hasEnded() { // finishHealthy may have missed v, because v was not in healthy
-		return false
-	}
 	l.detached = deleteViewer(l.detached, v)
 	l.healthy = append(l.healthy, v)
 	return true

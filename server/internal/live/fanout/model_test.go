@@ -44,7 +44,7 @@ func newMemoryConn(kind path) *memoryConn {
 
 func (c *memoryConn) path() path { return c.kind }
 
-// take accepts as many bytes as there is room for.
+// take accepts as many bytes as there is room for, first those of line.
 func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,21 +56,24 @@ func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err er
 	if c.finished || c.aborted {
 		return false, errMemoryConn
 	}
-	if len(*line) > 0 {
-		panic("this viewer has no chunks")
+	accept := func(n int) int {
+		if c.room >= 0 {
+			n = min(n, c.room)
+			c.room -= n
+		}
+		return n
 	}
-	n := body.Len()
-	if c.room >= 0 {
-		n = min(n, c.room)
-		c.room -= n
-	}
+	n := accept(len(*line))
+	c.got = append(c.got, (*line)[:n]...)
+	*line = (*line)[n:]
+	n = accept(body.Len())
 	var part millrace.Chain
 	body.CutTo(&part, n)
 	for piece := range part.All() {
 		c.got = append(c.got, piece...)
 	}
 	part.Release()
-	return body.Len() > 0, nil
+	return len(*line)+body.Len() > 0, nil
 }
 
 func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (full bool,

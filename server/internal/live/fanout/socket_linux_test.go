@@ -163,6 +163,35 @@ func TestAllKindsOfSendsAreComplete(t *testing.T) {
 	}
 }
 
+// A write that stops in the line or in the chain continues at the byte where it has stopped.
+func TestLineAndChainAreSentInParts(t *testing.T) {
+	checkLeaks(t)
+	rnd := rand.New(rand.NewPCG(5, 6))
+	line, data := noise(rnd, 300_000), noise(rnd, 300_000)
+	sender, receiver := tcpPair(t, true)
+	received := make(chan []byte, 1)
+	go func() {
+		p, _ := io.ReadAll(receiver)
+		received <- p
+	}()
+	s := NewConn(sender, false, 0)
+	tcpconn.BoundUnsent(tcpconn.Of(sender), 4096)
+	left, c := line, chainOf(data, 999)
+	for vec := new(vector); len(left)+c.Len() > 0; {
+		full, err := s.tryWrite(&left, &c, vec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if full != (len(left)+c.Len() > 0) {
+			t.Fatalf("full is %v with %d and %d bytes left", full, len(left), c.Len())
+		}
+	}
+	_ = sender.Close()
+	if got := <-received; !bytes.Equal(got, append(line, data...)) {
+		t.Errorf("%d bytes arrived that differ from the %d sent", len(got), len(line)+len(data))
+	}
+}
+
 // A batch with the maximum number of pieces is sent by one system call.
 func TestABatchIsOneSystemCall(t *testing.T) {
 	sender, _ := tcpPair(t, false)

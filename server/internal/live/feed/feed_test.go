@@ -181,3 +181,49 @@ func TestTimeContinuesWithTheNextPublisher(t *testing.T) {
 		}
 	}
 }
+
+// The video of the next publisher continues at a keyframe, because viewers cannot decode the frames
+// before it. The audio continues at once.
+func TestNextPublisherContinuesAtAKeyframe(t *testing.T) {
+	tags, keys := film(2)
+	f := newFixture(t)
+	f.Begin(Publisher{Address: "first"})
+	f.write(avcHeader, aacHeader)
+	f.write(tags...)
+	f.Resume(Publisher{Address: "second"}, f.now)
+	f.got()
+	f.write(avcHeader, aacHeader)
+	f.write(tags[keys[0]+1:]...)
+	var want, got []string
+	for i, tag := range tags[keys[0]+1:] {
+		if tag.kind == flv.TypeAudio || i+1 >= keys[1] {
+			want = append(want, tag.body)
+		}
+	}
+	for _, tag := range frames(f.got()) {
+		got = append(got, tag.body)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the viewer got\n%q, want\n%q", got, want)
+	}
+}
+
+// A frame of the next publisher that is earlier than its first frame does not go back behind the
+// frames of the publisher before.
+func TestTimeDoesNotGoBackAtTheNextPublisher(t *testing.T) {
+	tags, _ := film(2)
+	f := newFixture(t)
+	f.Begin(Publisher{Address: "first"})
+	f.write(avcHeader, aacHeader)
+	f.write(tags...)
+	last := tags[len(tags)-1].at
+	f.Resume(Publisher{Address: "second"}, f.now)
+	f.got()
+	f.write(avcHeader, aacHeader)
+	f.write(testTag{flv.TypeVideo, 1000, tags[0].body}, testTag{flv.TypeAudio, 800, tags[1].body})
+	for _, tag := range f.got() {
+		if tag.at < last {
+			t.Errorf("%q at %d ms, before %d", tag.body, tag.at, last)
+		}
+	}
+}

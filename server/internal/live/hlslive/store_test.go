@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,24 +64,29 @@ func TestPrecedeAfterAPause(t *testing.T) {
 	}
 }
 
-// A stateStore keeps the epochs of the states that it gets.
-type stateStore struct {
-	SegmentStore
+// A testStore records the names of the saved objects, and the epochs of the saved states.
+type testStore struct {
 	mu     sync.Mutex
+	saved  []string
 	epochs []uint64
 }
 
-func (s *stateStore) Save(_ string, _ hls.Object, body *millrace.Chain) { body.Release() }
+func (s *testStore) Save(_ string, o hls.Object, body *millrace.Chain) {
+	body.Release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved = append(s.saved, o.String())
+}
 
-func (s *stateStore) SaveState(_ string, epoch uint64, _ []byte) {
+func (s *testStore) SaveState(_ string, epoch uint64, _ []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epochs = append(s.epochs, epoch)
 }
 
-func (s *stateStore) LoadState(context.Context, string) ([]byte, error) { return nil, nil }
+func (s *testStore) LoadState(context.Context, string) ([]byte, error) { return nil, nil }
 
-func (s *stateStore) last() uint64 {
+func (s *testStore) last() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.epochs) == 0 {
@@ -93,7 +99,7 @@ func (s *stateStore) last() uint64 {
 // the ownership decides which of two playlists is later.
 func TestStateOfAnOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owner, store := &testOwner{}, &stateStore{}
+		owner, store := &testOwner{}, &testStore{}
 		w := newWindowTest(t, store, owner)
 		for range 4 {
 			w.send(video)
@@ -116,6 +122,41 @@ func TestStateOfAnOwner(t *testing.T) {
 			t.Errorf("the last state is stored with epoch %d, want 12", got)
 		}
 	})
+}
+
+// The store gets each segment, and each init segment before the first segment that needs it, once.
+func TestSavedObjects(t *testing.T) {
+	window, err := hls.NewWindow(hls.Config{Epoch: 1, Target: 2 * time.Second,
+		Part: time.Second, Segment: time.Second, Segments: 10, MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer window.Release()
+	store := &testStore{}
+	s := saver{store: store, stream: "cam"}
+	var want []string
+	segment := 0
+	for init := range 4 {
+		var c millrace.Chain
+		c.AppendCopy([]byte("init"))
+		window.Init(&c)
+		for i := range 2 {
+			c.AppendCopy([]byte("fragment"))
+			window.Add(hls.Fragment{Duration: time.Second, Key: true}, &c)
+			window.Flush()
+			s.save(window, 1, 1, &playlistState{Segments: window.Listed()})
+			if i == 0 {
+				want = append(want,
+					hls.Object{Kind: hls.KindInit, Epoch: 1, MSN: uint64(init)}.String())
+			}
+			want = append(want,
+				hls.Object{Kind: hls.KindSegment, Epoch: 1, MSN: uint64(segment)}.String())
+			segment++
+		}
+	}
+	if !slices.Equal(store.saved, want) {
+		t.Errorf("saved:\n%v, want\n%v", store.saved, want)
+	}
 }
 
 var update = flag.Bool("update", false, "write the golden files anew")

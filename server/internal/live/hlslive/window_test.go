@@ -190,6 +190,55 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// A request for the next part waits, and so does a request for the first part of the next segment,
+// because the current segment may end first. Later parts are refused.
+func TestNextPartsAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWindowTest(t, nil, nil)
+		defer w.close()
+		for range 4 {
+			w.send(video)
+		}
+		part := next(t, w.playlist())
+		first := hls.Object{Kind: hls.KindPart, Epoch: part.Epoch, MSN: part.MSN + 1}
+		for _, o := range []hls.Object{
+			{Kind: hls.KindPart, Epoch: part.Epoch, MSN: part.MSN, Part: part.Part + 1},
+			{Kind: hls.KindPart, Epoch: part.Epoch, MSN: part.MSN + 1, Part: 1},
+			{Kind: hls.KindPart, Epoch: part.Epoch, MSN: part.MSN + 2},
+			{Kind: hls.KindPart, Epoch: part.Epoch + 1, MSN: part.MSN, Part: part.Part},
+			{Kind: hls.KindSegment, Epoch: part.Epoch, MSN: part.MSN},
+		} {
+			var refused *refuse.Refusal
+			if err := w.Object(t.Context(), o, new(millrace.Chain)); !errors.As(err, &refused) ||
+				refused.Status != http.StatusNotFound {
+				t.Errorf("%v after %v: %v", o, part, err)
+			}
+		}
+		var bodies [2]millrace.Chain
+		got := make(chan error)
+		for i, o := range []hls.Object{part, first} {
+			go func() { got <- w.Object(t.Context(), o, &bodies[i]) }()
+		}
+		go func() {
+			for range 4 {
+				w.send(video)
+			}
+			got <- nil
+		}()
+		for range 3 {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		}
+		for i := range bodies {
+			if bodies[i].Len() == 0 {
+				t.Errorf("part %d of 2 is empty", i+1)
+			}
+			bodies[i].Release()
+		}
+	})
+}
+
 // A window is not idle while a request waits, and for some time after that.
 func TestIdleIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -114,6 +114,25 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 	}
 }
 
+// After Stop, a timer that has already fired does not cut the connection.
+func TestStopEndsTheDeadline(t *testing.T) {
+	var deadline time.Time
+	set := func(at time.Time) error {
+		deadline = at
+		return nil
+	}
+	r := NewReader(nil, set, &testSession{ctx: t.Context()}, time.Hour)
+	r.cut()
+	if deadline.IsZero() {
+		t.Error("before Stop, the connection was not cut")
+	}
+	r.Stop()
+	r.cut()
+	if !deadline.IsZero() {
+		t.Errorf("after Stop, the connection has the deadline %v", deadline)
+	}
+}
+
 // dribble writes single bytes, each before idle has passed.
 func dribble(w io.Writer, times int, idle time.Duration) {
 	for range times {

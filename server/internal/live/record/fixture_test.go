@@ -204,7 +204,7 @@ func (r *rig) close() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), nettest.Timeout)
 	defer cancel()
-	if err := r.Archive.Close(ctx); err != nil && !strings.Contains(err.Error(), "already closed") {
+	if err := r.Archive.Close(ctx); err != nil {
 		r.t.Error(err)
 	}
 }

@@ -941,7 +941,7 @@ func TestPages(t *testing.T) {
 	f.segments.target = leastTarget
 	rnd := rand.New(rand.NewPCG(1, 1))
 	at := int64(1000)
-	for i := range 500 {
+	for i := range 20_000 { // an entry ends at each offset of a page
 		for range rnd.IntN(3) {
 			g := segment{offset: at, size: 1 + rnd.Int64N(1<<20), end: time.Second,
 				afterGap: rnd.IntN(4) == 0,
@@ -963,10 +963,12 @@ func TestPages(t *testing.T) {
 	if int64(len(text)) != f.listSize || len(text) < 5*pageSize {
 		t.Fatal(len(text), f.listSize)
 	}
+	head := ""
 	for n := pageSize; n < len(text); n += pageSize {
-		if _, err := readPlaylist(string(text[:n]), "cam"); err != nil {
+		if _, err := readPlaylist(head+string(text[n-pageSize:n]), "cam"); err != nil {
 			t.Fatal(n, err)
 		}
+		head = string(listHeader(growing, "cam.mp4", 1000, leastTarget))
 	}
 	whole, err := readPlaylist(string(text), "cam")
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/live/convert"
 	"github.com/millrace-io/millrace/server/internal/live/fanout"
 )
 
@@ -100,6 +102,45 @@ func TestNextKeyframeOfAFormatThatIsMade(t *testing.T) {
 		start.Cursor.Close()
 		s.Leave(r)
 	})
+}
+
+// Only the first fragment after a loss is marked.
+func TestFragmentsAfterALoss(t *testing.T) {
+	s, _ := newSet(t, FLV)
+	r := s.Fragments()
+	defer r.Release()
+	movie := &mp4.Movie{Video: true}
+	publish := func(sequence uint32, key bool) {
+		t.Helper()
+		var c millrace.Chain
+		c.AppendCopy(make([]byte, 100<<10))
+		info := &convert.Fragment{Movie: movie,
+			FragmentInfo: mp4.FragmentInfo{Sequence: sequence, Pictures: 1, Key: key}}
+		if err := r.from.ring.Publish(&c, broadcast.Frame{Key: key, Info: info}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(sequence uint32, afterLoss bool) {
+		t.Helper()
+		var c millrace.Chain
+		f, err := r.Next(t.Context(), &c)
+		c.Release()
+		if err != nil || f.Sequence != sequence || f.AfterLoss != afterLoss {
+			t.Errorf("fragment %d, after a loss: %v, %v, want %d, %v", f.Sequence, f.AfterLoss, err,
+				sequence, afterLoss)
+		}
+	}
+	publish(1, true)
+	publish(2, false)
+	next(1, false)
+	next(2, false)
+	for i := range uint32(20) { // more than the ring keeps
+		publish(3+i, false)
+	}
+	publish(23, true)
+	publish(24, false)
+	next(23, true)
+	next(24, false)
 }
 
 // If a conversion panics, its viewers notice: their stream does not end as if it were complete.
