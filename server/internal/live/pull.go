@@ -27,11 +27,19 @@ type Owner struct {
 	Epoch uint64      // the latest known epoch; a response with a lower epoch is refused
 	Proof Proof       // authenticates the two nodes to each other; nil: no authentication
 	TLS   *tls.Config // for an owner with an https address; nil: the default configuration
-	Dial  Dial        // connects to the owner; nil: a net.Dialer
+	Dial  Dial        // connects to the owner; nil: DialNode
 }
 
 // A Dial connects to an address, like the method DialContext of [net.Dialer].
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// DialNode connects to another node, at most for DialTimeout. Keep-alive detects a node that has died
+// and sends nothing any more, within 11 seconds.
+func DialNode(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true,
+		Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	return d.DialContext(ctx, network, address)
+}
 
 // A Proof authenticates this node to another node of the cluster, and that node to this node.
 type Proof interface {
@@ -161,7 +169,7 @@ func (o *Owner) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	defer cancel()
 	dial := o.Dial
 	if dial == nil {
-		dial = new(net.Dialer).DialContext
+		dial = DialNode
 	}
 	conn, err := dial(ctx, "tcp", u.Host)
 	if err != nil || u.Scheme != "https" {

@@ -17,7 +17,7 @@ type Check struct {
 	book *logBook
 
 	mu       sync.Mutex
-	calm     bool // from now on, nothing may be lost
+	calm     bool // nothing may be lost now
 	failures []string
 	sessions []*session
 	streams  map[string]*owners
@@ -60,6 +60,8 @@ type session struct {
 	epoch  uint64 // the latest epoch that the node got while the session lasted; 0: none
 	sent   int    // number of frames
 	ended  bool
+	// The first keyframe. A viewer of a stream that has had no keyframe begins before it.
+	firstKey int
 }
 
 // owners has the history of a stream's owner.
@@ -90,10 +92,10 @@ func (c *Check) failLocked(format string, args ...any) {
 	}
 }
 
-func (c *Check) setCalm() {
+func (c *Check) setCalm(calm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calm = true
+	c.calm = calm
 }
 
 func (c *Check) owners(stream string) *owners {
@@ -149,17 +151,24 @@ func (c *Check) endsOf(stream string) int {
 	return c.owners(stream).ends
 }
 
-// newSession begins a session of a publisher.
-func (c *Check) newSession(stream, node string) *session {
+// newSession begins a session of a publisher. known says that the node still has the ownership that
+// Redis last recorded, if it was its own.
+func (c *Check) newSession(stream, node string, known bool) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &session{id: len(c.sessions), stream: stream, node: node}
-	if o := c.owners(stream); !o.last.GivenUp && o.last.Node == "http://"+node+":"+mainPort {
+	if o := c.owners(stream); known && !o.last.GivenUp && o.last.Node == "http://"+node+":"+mainPort {
 		s.epoch = o.last.Epoch
 	}
 	c.sessions = append(c.sessions, s)
 	c.counts.Sessions++
 	return s
+}
+
+func (c *Check) begin(s *session, firstKey int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.firstKey = firstKey
 }
 
 func (c *Check) sent(s *session) {
@@ -201,7 +210,7 @@ func (c *Check) frame(w *watch, f frame) {
 	}
 	switch last := w.last; {
 	case !w.any:
-		if !f.key {
+		if !f.key && f.seq >= s.firstKey {
 			c.failLocked("%s: begins with %v, which is no keyframe", w.who, f)
 		}
 	case f.time < last.time:

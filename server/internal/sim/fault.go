@@ -10,8 +10,9 @@ import (
 // A fault is a kind of failure. The function begin makes it happen and returns a function that ends
 // it, or nil if it cannot happen now.
 type fault struct {
-	name  string
-	begin func(w *world, d *disruption) (end func())
+	name   string
+	ofNode bool // a node ends, and nothing else happens
+	begin  func(w *world, d *disruption) (end func())
 }
 
 // A disruption is one failure of a kind.
@@ -105,32 +106,32 @@ func (d *disruption) cut(w *world, a, b string) (mend func()) {
 }
 
 var faults = []fault{
-	{"a node is killed", onNode(func(w *world, _ *disruption, n *Node) func() {
+	{"a node is killed", true, onNode(func(w *world, _ *disruption, n *Node) func() {
 		n.Kill()
 		return func() { w.restart(n) }
 	})},
-	{"a node loses its power", onNode(func(w *world, _ *disruption, n *Node) func() {
+	{"a node loses its power", true, onNode(func(w *world, _ *disruption, n *Node) func() {
 		n.PowerOff()
 		return func() {
 			n.host.PowerOn()
 			w.restart(n)
 		}
 	})},
-	{"a node is suspended", onNode(func(w *world, _ *disruption, n *Node) func() {
+	{"a node is suspended", false, onNode(func(w *world, _ *disruption, n *Node) func() {
 		p, over := n.Process(), w.disturb("redis")
 		p.Pause(true)
 		return func() { p.Pause(false); over() }
 	})},
-	{"a node shuts down", onNode(func(w *world, _ *disruption, n *Node) func() {
+	{"a node shuts down", true, onNode(func(w *world, _ *disruption, n *Node) func() {
 		n.Stop()
 		return func() { w.restart(n) }
 	})},
-	{"a node is upgraded", onNode(func(w *world, _ *disruption, n *Node) func() {
+	{"a node is upgraded", true, onNode(func(w *world, _ *disruption, n *Node) func() {
 		n.Stop()
 		w.restart(n)
 		return func() {}
 	})},
-	{"two nodes lose each other", func(w *world, d *disruption) func() {
+	{"two nodes lose each other", false, func(w *world, d *disruption) func() {
 		a := d.random.IntN(len(w.names))
 		b := (a + 1 + d.random.IntN(len(w.names)-1)) % len(w.names)
 		leave := d.busy.take("between nodes")
@@ -141,23 +142,23 @@ var faults = []fault{
 		mend := d.cut(w, w.names[a], w.names[b])
 		return func() { mend(); overA(); overB(); leave() }
 	}},
-	{"connections between two nodes break", func(w *world, d *disruption) func() {
+	{"connections between two nodes break", false, func(w *world, d *disruption) func() {
 		a := d.random.IntN(len(w.names))
 		w.net.Reset(w.names[a], w.names[(a+1)%len(w.names)])
 		return func() {}
 	}},
-	{"connections of a client break", func(w *world, d *disruption) func() {
+	{"connections of a client break", false, func(w *world, d *disruption) func() {
 		client := []string{"encoder", "player"}[d.random.IntN(2)]
 		w.net.Reset(client, w.names[d.random.IntN(len(w.names))])
 		return func() {}
 	}},
-	{"a link is slow", func(w *world, d *disruption) func() {
+	{"a link is slow", false, func(w *world, d *disruption) func() {
 		a := d.random.IntN(len(w.names))
 		from, to := w.names[a], w.names[(a+1)%len(w.names)]
 		w.net.Slow(from, to, time.Duration(50+d.random.IntN(400))*time.Millisecond)
 		return func() { w.net.Slow(from, to, 2*time.Millisecond) }
 	}},
-	{"a node loses Redis", func(w *world, d *disruption) func() {
+	{"a node loses Redis", false, func(w *world, d *disruption) func() {
 		node := w.names[d.random.IntN(len(w.names))]
 		leave := d.busy.take(node + " to redis")
 		if leave == nil {
@@ -167,11 +168,11 @@ var faults = []fault{
 		mend := d.cut(w, node, "redis")
 		return func() { mend(); over(); overStore(); leave() }
 	}},
-	{"Redis is unreachable", onRedis(func(w *world, _ *disruption) func() {
+	{"Redis is unreachable", false, onRedis(func(w *world, _ *disruption) func() {
 		w.redis.Stop()
 		return w.redis.Start
 	})},
-	{"Redis restarts empty", onRedis(func(w *world, d *disruption) func() {
+	{"Redis restarts empty", false, onRedis(func(w *world, d *disruption) func() {
 		w.redis.Stop()
 		w.redis.Wipe()
 		wait := time.Duration(d.random.IntN(2000)) * time.Millisecond
@@ -179,7 +180,7 @@ var faults = []fault{
 		w.redis.Start()
 		return func() {}
 	})},
-	{"Redis fails over", onRedis(func(w *world, d *disruption) func() {
+	{"Redis fails over", false, onRedis(func(w *world, d *disruption) func() {
 		w.redis.Stop()
 		time.Sleep(time.Duration(d.random.IntN(2000)) * time.Millisecond)
 		w.redis.FailOver(time.Duration(d.random.IntN(2000))*time.Millisecond,
@@ -187,32 +188,39 @@ var faults = []fault{
 		w.redis.Start()
 		return func() {}
 	})},
-	{"Redis is slow", onRedis(func(w *world, d *disruption) func() {
+	{"Redis is slow", false, onRedis(func(w *world, d *disruption) func() {
 		w.redis.SetDelay(time.Duration(20+d.random.IntN(1200)) * time.Millisecond)
 		return func() { w.redis.SetDelay(0) }
 	})},
-	{"events are lost", onRedis(func(w *world, _ *disruption) func() {
+	{"events are lost", false, onRedis(func(w *world, _ *disruption) func() {
 		w.redis.SetLossy(true)
-		return func() { w.redis.SetLossy(false) }
+		return func() {
+			w.redis.SetLossy(false)
+			w.redis.DropSubscribers() // as Redis does with subscribers that are too slow
+		}
 	})},
 }
 
-// disrupt lets faults happen until calmFrom.
-func (w *world) disrupt(random *rand.Rand) {
-	time.Sleep(faultsFrom)
+// disrupt lets faults happen until a time after the start of the history.
+func (w *world) disrupt(random *rand.Rand, until time.Duration) {
 	var running sync.WaitGroup
 	busy := new(busySet)
-	end := w.book.start.Add(calmFrom)
+	end := w.book.start.Add(until)
 	for {
 		left := time.Until(end)
 		if left < time.Second {
 			break
 		}
 		f := &faults[random.IntN(len(faults))]
-		lasts := min(time.Duration(300+random.IntN(9000))*time.Millisecond, left-500*time.Millisecond)
+		lasts := min(time.Duration(300+random.IntN(8000))*time.Millisecond, left-500*time.Millisecond)
 		d := &disruption{rand.New(rand.NewPCG(random.Uint64(), 4)), busy}
 		running.Go(func() {
 			w.book.addf("world", "%s, for %v", f.name, lasts)
+			over := func() {}
+			if !f.ofNode {
+				over = w.disturb("more than a node")
+			}
+			defer over()
 			stop := f.begin(w, d)
 			if stop == nil {
 				w.book.addf("world", "%s: not now", f.name)
@@ -225,7 +233,7 @@ func (w *world) disrupt(random *rand.Rand) {
 			stop()
 			w.book.addf("world", "%s: over", f.name)
 		})
-		time.Sleep(time.Duration(500+random.IntN(5000)) * time.Millisecond)
+		time.Sleep(time.Duration(300+random.IntN(3000)) * time.Millisecond)
 	}
 	running.Wait()
 	time.Sleep(time.Until(end))

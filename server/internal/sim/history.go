@@ -11,15 +11,19 @@ import (
 )
 
 const (
-	streams    = 5
-	nodes      = 3
-	lease      = 3 * time.Second
-	faultsFrom = 6 * time.Second
-	// calmFrom is when the last fault ends.
-	calmFrom = 45 * time.Second
-	// length is the length of a history.
-	length = 60 * time.Second
+	streams = 5
+	nodes   = 3
+	lease   = 3 * time.Second
+	// recovery is how long the cluster may take after the faults until it serves every stream.
+	recovery = lease + 2*time.Second
 )
+
+// phases are the times of a history in which faults happen. Each ends at to. The history then
+// continues without faults until end, or longer if a fault ends late.
+var phases = []struct{ from, to, end time.Duration }{
+	{4 * time.Second, 21 * time.Second, 28 * time.Second},
+	{29 * time.Second, 47 * time.Second, 60 * time.Second},
+}
 
 // A world is what one history consists of.
 type world struct {
@@ -35,9 +39,9 @@ type world struct {
 
 	viewers []*viewer
 	players []*player
-	quiet   chan struct{} // closed when the faults are over
 
 	mu          sync.Mutex
+	quiet       chan struct{} // closed while there are no faults
 	disturbance []disturbance
 }
 
@@ -47,13 +51,30 @@ type disturbance struct {
 	from, to time.Time // to is zero until the disturbance has ended
 }
 
+// untilCalm returns a channel that is closed when the faults are over.
+func (w *world) untilCalm() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.quiet
+}
+
 // calm reports whether the faults are over.
 func (w *world) calm() bool {
 	select {
-	case <-w.quiet:
+	case <-w.untilCalm():
 		return true
 	default:
 		return false
+	}
+}
+
+func (w *world) setCalm(calm bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if calm {
+		close(w.quiet)
+	} else {
+		w.quiet = make(chan struct{})
 	}
 }
 
@@ -161,8 +182,13 @@ func (w *world) play(random *rand.Rand) {
 		w.players = append(w.players, p)
 		clients.Go(func() { p.run(ctx) })
 	}
-	w.disrupt(random)
-	w.judge()
+	for _, p := range phases {
+		time.Sleep(time.Until(w.book.start.Add(p.from)))
+		w.setCalm(false)
+		w.check.setCalm(false)
+		w.disrupt(random, p.to)
+		w.judge(p.end)
+	}
 	cancel()
 	clients.Wait()
 	for _, n := range w.nodes {
@@ -186,16 +212,15 @@ func (w *world) play(random *rand.Rand) {
 	time.Sleep(time.Minute) // goroutines and blocks that are left now are left for ever
 }
 
-// judge checks that everything works again once the faults are over.
-func (w *world) judge() {
-	close(w.quiet)
+// judge checks that everything works once the faults are over, until a time after the start.
+func (w *world) judge(until time.Duration) {
+	w.setCalm(true)
 	w.book.add("world", "the faults are over")
-	time.Sleep(lease + 2*time.Second)
-	w.check.setCalm()
+	time.Sleep(recovery)
+	w.check.setCalm(true)
 	w.judgeServed()
-	time.Sleep(length - calmFrom - lease - 3*time.Second)
+	time.Sleep(time.Until(w.book.start.Add(until)))
 	w.judgeServed()
-	time.Sleep(time.Second)
 }
 
 // judgeServed checks that every viewer gets fresh frames.

@@ -51,7 +51,7 @@ func (p *player) run(ctx context.Context) {
 // play plays until too many requests have failed, or until the playlist has ended.
 func (p *player) play(ctx context.Context, client *http.Client) error {
 	rules := hlscheck.New()
-	before := ""
+	before, query := "", ""
 	var last struct {
 		epoch   string    // of the playlist
 		ends    int       // see Check.endsOf
@@ -64,10 +64,11 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		text, err := p.get(ctx, client, "media.m3u8")
+		text, err := p.get(ctx, client, "media.m3u8"+query)
 		if err != nil {
 			p.world.book.addf(p.name, "%v", err)
 			failed++
+			query = ""
 			wait(ctx, 500*time.Millisecond)
 			continue
 		}
@@ -115,7 +116,13 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		if m.Ended {
 			return fmt.Errorf("the playlist has ended")
 		}
-		wait(ctx, time.Second)
+		query = ""
+		if p.random.IntN(3) == 0 { // the next request waits for the next part
+			msn, part := m.Next()
+			query = fmt.Sprintf("?_HLS_msn=%d&_HLS_part=%d", msn, part)
+		} else {
+			wait(ctx, time.Duration(200+p.random.IntN(1200))*time.Millisecond)
+		}
 	}
 	return fmt.Errorf("too many requests have failed")
 }
@@ -127,7 +134,9 @@ func (p *player) restarts(moved bool, unchanged time.Duration, ended bool) bool 
 	if p.world.disturbed("redis", recently) { // the store may have an old playlist
 		return true
 	}
-	return moved && (!p.world.stored || ended || unchanged > longAway)
+	more := p.world.disturbed("more than a node", recently)
+	// A node with a bad connection may get a playlist so late that another node has sent a later one.
+	return p.roams && more || moved && (!p.world.stored || ended || unchanged > longAway || more)
 }
 
 func (p *player) get(ctx context.Context, client *http.Client, object string) ([]byte, error) {
@@ -139,7 +148,7 @@ func (p *player) get(ctx context.Context, client *http.Client, object string) ([
 	ctx, cancel := context.WithTimeout(ctx, playerTime)
 	defer cancel()
 	url := fmt.Sprintf("http://%s:%s/live/%s/%s", node, mainPort, p.stream, object)
-	if strings.HasSuffix(object, ".m3u8") {
+	if strings.Contains(object, ".m3u8") {
 		p.world.book.addf(p.name, "asks %s", node)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// ownedTime is longer than a node keeps the ownership of a stream that waits for its publisher.
+const ownedTime = 20 * time.Second
+
 // frameTime is the time between two frames of a stream.
 const frameTime = 100 * time.Millisecond
 
@@ -32,9 +35,9 @@ func (p *publisher) who() string { return fmt.Sprintf("pub%d", p.stream) }
 func (p *publisher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if p.extra {
-			p.pause(ctx, 2*time.Second, 15*time.Second)
+			p.pause(ctx, time.Second, 8*time.Second)
 			if p.world.calm() || ctx.Err() != nil {
-				return
+				continue
 			}
 		}
 		node := p.world.names[p.random.IntN(len(p.world.names))]
@@ -55,7 +58,7 @@ func (p *publisher) run(ctx context.Context) {
 func (p *publisher) pause(ctx context.Context, least, most time.Duration) {
 	timer := time.NewTimer(least + time.Duration(p.random.Int64N(int64(most-least))))
 	defer timer.Stop()
-	quiet := p.world.quiet
+	quiet := p.world.untilCalm()
 	if p.world.calm() {
 		quiet = nil
 	}
@@ -87,7 +90,9 @@ type door interface {
 
 // publish publishes at a node until the session ends.
 func (p *publisher) publish(ctx context.Context, node string) error {
-	s := p.world.check.newSession(fmt.Sprint("s", p.stream), node)
+	recently := time.Now().Add(-ownedTime)
+	known := !p.world.disturbed(node, recently) && !p.world.disturbed("redis", recently)
+	s := p.world.check.newSession(fmt.Sprint("s", p.stream), node, known)
 	defer p.world.check.sessionEnded(s)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -111,9 +116,14 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 	defer d.cut()
 	defer context.AfterFunc(ctx, d.cut)()
 
-	limit := time.Duration(5+p.random.IntN(25)) * time.Second
+	limit := time.Duration(3+p.random.IntN(20)) * time.Second
 	base := uint32(p.random.IntN(3)) * 1_000_000
 	gop := 5 + p.random.IntN(20)
+	first := 0 // number of frames since the last keyframe before the session
+	if p.random.IntN(3) == 0 {
+		first = p.random.IntN(gop)
+	}
+	p.world.check.begin(s, (gop-first)%gop)
 	begin := time.Now()
 	shift := time.Duration(0) // the time for which the session stalled
 	_ = conn.SetDeadline(time.Time{})
@@ -134,7 +144,7 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 		}
 		at := base + uint32(due.Sub(begin).Milliseconds())
 		f := frame{stream: p.stream, session: s.id, seq: i, sent: ms(time.Since(p.world.book.start)),
-			key: i%gop == 0, time: at}
+			key: (first+i)%gop == 0, time: at}
 		p.world.check.sent(s)
 		_ = conn.SetWriteDeadline(time.Now().Add(6 * time.Second))
 		if err := d.send(at, f.payload()); err != nil {

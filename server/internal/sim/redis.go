@@ -29,9 +29,9 @@ type Redis struct {
 	keys    map[string]value
 	scripts map[string]script // by SHA-1, as loaded since the last restart
 	undo    []change          // the latest changes, the oldest first
-	conns   map[*redisConn]bool
-	delay   time.Duration // before each reply
-	lossy   bool          // a third of the messages to subscribers is lost
+	conns   []*redisConn      // in the order of their arrival
+	delay   time.Duration     // before each reply
+	lossy   bool              // a third of the messages to subscribers is lost
 
 	// Observe is called for each change of an owner, while mu is held. It may be nil.
 	Observe func(OwnerChange)
@@ -66,7 +66,7 @@ const undoFor = 5 * time.Second
 // NewRedis returns a Redis that serves at RedisAddress until the host is killed.
 func NewRedis(n *Network, random *rand.Rand) *Redis {
 	r := &Redis{host: n.Host("redis"), random: random, keys: make(map[string]value),
-		scripts: make(map[string]script), conns: make(map[*redisConn]bool)}
+		scripts: make(map[string]script)}
 	r.Start()
 	return r
 }
@@ -136,18 +136,15 @@ func (r *Redis) SetLossy(lossy bool) {
 	r.lossy = lossy
 }
 
-// Keys returns the keys that have not expired.
-func (r *Redis) Keys() []string {
+// DropSubscribers closes the connections of all subscribers.
+func (r *Redis) DropSubscribers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []string
-	for key := range r.keys {
-		if _, ok := r.get(key); ok {
-			list = append(list, key)
+	for _, c := range r.conns {
+		if len(c.channels) > 0 {
+			_ = c.conn.Close()
 		}
 	}
-	slices.Sort(list)
-	return list
 }
 
 func (r *Redis) now() time.Time { return time.Now().Add(r.skew) }
@@ -193,7 +190,7 @@ func (r *Redis) expire(key string, in time.Duration) {
 
 // publish sends a message to the subscribers of a channel. The caller must hold r.mu.
 func (r *Redis) publish(channel, text string) {
-	for c := range r.conns {
+	for _, c := range r.conns {
 		if c.channels[channel] && !(r.lossy && r.random.IntN(3) == 0) {
 			c.push(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n%s%s", bulk(channel), bulk(text)))
 		}
@@ -239,7 +236,7 @@ func (c *redisConn) flush() {
 func (r *Redis) serve(conn net.Conn) {
 	c := &redisConn{conn: conn, channels: make(map[string]bool), waking: make(chan struct{}, 1)}
 	r.mu.Lock()
-	r.conns[c] = true
+	r.conns = append(r.conns, c)
 	r.mu.Unlock()
 	go c.flush()
 	in := bufio.NewReader(conn)
@@ -260,7 +257,7 @@ func (r *Redis) serve(conn net.Conn) {
 		r.mu.Unlock()
 	}
 	r.mu.Lock()
-	delete(r.conns, c)
+	r.conns = slices.DeleteFunc(r.conns, func(other *redisConn) bool { return other == c })
 	r.mu.Unlock()
 	c.mu.Lock()
 	c.ended = true

@@ -18,7 +18,7 @@ type Config struct {
 	Self      string        // this node's address for other nodes, such as http://10.0.0.5:8080
 	Secret    *Secret       // authenticates the nodes to each other
 	TLS       *tls.Config   // for nodes with an https address; nil: the default configuration
-	Dial      live.Dial     // connects to other nodes; nil: a net.Dialer
+	Dial      live.Dial     // connects to other nodes; nil: live.DialNode
 	Lease     time.Duration // the duration of a lease in Directory
 	Takeover  live.Takeover
 	Log       *slog.Logger

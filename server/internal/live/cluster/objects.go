@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -109,14 +108,12 @@ var (
 
 // NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
 // maxObject bytes. secret authenticates the nodes to each other. tlsConfig is for requests to other
-// nodes; nil means the default configuration. dial connects to other nodes; nil means a net.Dialer.
-// The caller must call Close.
+// nodes; nil means the default configuration. dial connects to other nodes; nil means
+// [live.DialNode]. The caller must call Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, tlsConfig *tls.Config,
 	dial live.Dial) *Objects {
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
-			// Keep-alive detects a node that has died while a request waits for a long time.
-			Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}).DialContext
+		dial = live.DialNode
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -30,6 +30,8 @@ type Feed struct {
 	// of the earlier publishers. It is nil if there was no earlier publisher.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
+	// The overlap before a publisher of this node that has not published a frame yet; otherwise nil.
+	before *overlap
 
 	// unkept is the number of bytes that have arrived since the last published frame. Over RTMP, it
 	// includes the frame that Write publishes; see Skip.
@@ -104,21 +106,24 @@ func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	return pause
 }
 
-// preparePublisher prepares f for a publisher with the given epoch. If the previous publisher has
-// the same epoch, and it is not 0, this node has reconnected to the owner of the stream. f then
-// drops the frames that the stream already has.
+// preparePublisher prepares f for a publisher with the given epoch. If the latest publisher of which
+// f has published a frame has the same epoch, and it is not 0, this node has reconnected to the owner
+// of the stream. f then drops the frames that the stream already has.
 func (f *Feed) preparePublisher(epoch uint64) {
-	switch o := f.overlap; {
+	latest := cmp.Or(f.overlap, f.before)
+	f.overlap, f.before = nil, nil
+	switch {
 	case epoch == 0:
-		f.overlap = nil
-	case o == nil || o.epoch != epoch:
+		f.before = latest
+	case latest == nil || latest.epoch != epoch:
 		f.overlap = &overlap{epoch: epoch, continues: f.continues}
 	default:
 		// Even without an earlier publisher, a Continuation is needed, because it drops headers
 		// that the stream already has.
-		o.continues = cmp.Or(o.continues, &flvstream.Continuation{})
-		f.continues = o.continues
-		o.joins, o.again = true, 0
+		latest.continues = cmp.Or(latest.continues, &flvstream.Continuation{})
+		f.continues = latest.continues
+		latest.joins, latest.again = true, 0
+		f.overlap = latest
 	}
 }
 
@@ -164,6 +169,9 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 		c.Merge(&frame)
 	}
 	f.unkept = 0
+	if t.Packet == flv.PacketFrame {
+		f.before = nil
+	}
 	return f.write(t, c, now)
 }
 
