@@ -132,14 +132,16 @@ func replay(t *testing.T) {
 	fmt.Printf("%d of %d replays failed\n", failed, *replaysFlag)
 }
 
-// failedSeeds are the seeds whose histories have found a fault.
+// failedSeeds are the seeds whose histories have found a fault. A change of this package changes the
+// histories of all seeds.
 var failedSeeds = []struct {
 	seed  uint64
 	found string
 }{
-	{112, "a node whose publisher has left takes the stream from the node of the publisher"},
-	{66, "players at other nodes get old playlists when the owner has lost Redis"},
-	{2204, "a node that is refused as the owner replaces the stored playlist of the owner"},
+	{60154, "a node whose publisher has left takes the stream from the node of the publisher"},
+	{60064, "dates overlap after a takeover, because the open segment began after a pause"},
+	{30124, "a node goes on reading from an owner that is gone"},
+	{10, "frames are repeated after a refused publisher"},
 }
 
 // A fault that a history has found does not come back.

@@ -121,8 +121,14 @@ func film(gops int) (tags []testTag, keys []int) {
 }
 
 // A pull may be cut after any frame. The next one begins with the owner's newest GOP, and viewers
-// get each frame once.
+// get each frame once. In between, this node may have refused a publisher before its first keyframe.
 func TestPullContinuesAfterTheLastFrame(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		testPullContinues(t, refused)
+	}
+}
+
+func testPullContinues(t *testing.T, refused bool) {
 	tags, keys := film(5)
 	for cut := range len(tags) + 1 {
 		// owner is the owner's position when the node reconnects.
@@ -137,6 +143,10 @@ func TestPullContinuesAfterTheLastFrame(t *testing.T) {
 					if key < owner {
 						begin = key
 					}
+				}
+				if refused {
+					f.Resume(Publisher{Address: "encoder"}, f.now)
+					f.write(avcHeader, testTag{flv.TypeVideo, 7, "\x27\x01\x00\x00\x00refused"})
 				}
 				f.Resume(Publisher{Address: "owner", Epoch: 7}, f.now)
 				f.write(avcHeader, aacHeader)
