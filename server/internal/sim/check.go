@@ -11,8 +11,8 @@ import (
 // maxFailures limits the failures that a history reports.
 const maxFailures = 20
 
-// A Check collects what the Redis records and what clients see, and compares them with the promises
-// of a cluster. Any goroutine may call its methods.
+// A Check collects the changes of owners in Redis and the frames that clients receive, and compares
+// them with the promises of a cluster. Any goroutine may call its methods.
 type Check struct {
 	book *logBook
 
@@ -107,8 +107,8 @@ func (c *Check) owners(stream string) *owners {
 	return o
 }
 
-// ownerChanged checks a change of an owner in Redis. An epoch belongs to one node, and the epoch of a
-// claim is greater than all earlier ones.
+// ownerChanged checks a change of an owner in Redis. An epoch belongs to one node, and the epoch of
+// a claim is greater than all earlier ones.
 func (c *Check) ownerChanged(e OwnerChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,7 @@ func (c *Check) sessionEnded(s *session) {
 	s.ended = true
 }
 
-// A watch is what one connection of a viewer has received.
+// A watch describes the frames that one connection of a viewer has received.
 type watch struct {
 	who    string
 	stream string

@@ -18,7 +18,7 @@ type Conn struct {
 	peer          *Conn
 
 	arriving []packet      // sent by peer, and not read yet
-	held     int           // bytes in arriving, and bytes read whose receipt peer has not seen
+	held     int           // bytes in arriving, and bytes read that peer does not know of yet
 	free     time.Time     // the last byte of arriving is there
 	err      error         // why the connection has failed
 	resets   bool          // peer has reset the connection, and this end learns of it
@@ -31,7 +31,7 @@ type Conn struct {
 	readLimit, writeLimit time.Time
 }
 
-// A packet is there at a certain time, if the link is not cut.
+// A packet arrives at a certain time, if the link is not cut.
 type packet struct {
 	bytes []byte
 	at    time.Time
@@ -87,8 +87,8 @@ func (c *Conn) state() error {
 	return nil
 }
 
-// await waits until something changes at c, or until the time at, which may be zero. The caller must
-// hold Network.mu, which is unlocked during the wait.
+// await waits until something changes at c, or until the time at, which may be zero. The caller
+// must hold Network.mu, which is unlocked during the wait.
 func (c *Conn) await(at time.Time) {
 	waking := c.waking
 	c.local.host.net.mu.Unlock()
@@ -167,8 +167,8 @@ func (c *Conn) take(p []byte) (got int) {
 	return got
 }
 
-// release makes room for the peer, unless the link to it is cut: then the peer learns of it with the
-// next bytes. The caller must hold Network.mu.
+// release makes room for the peer, unless the link to it is cut: then the peer learns of it with
+// the next bytes. The caller must hold Network.mu.
 func (c *Conn) release(int) {
 	if c.local.host.net.link(c.local.host.name, c.remote.host.name).cut {
 		return
@@ -237,7 +237,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection. If bytes have arrived that nobody has read, the peer's end is reset.
+// Close closes the connection. If there are unread bytes, the peer's end is reset.
 func (c *Conn) Close() error {
 	n := c.local.host.net
 	n.mu.Lock()

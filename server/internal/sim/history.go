@@ -25,7 +25,7 @@ var phases = []struct{ from, to, end time.Duration }{
 	{29 * time.Second, 47 * time.Second, 60 * time.Second},
 }
 
-// A world is what one history consists of.
+// A world has the network, the nodes and the clients of one history.
 type world struct {
 	seed   uint64
 	book   *logBook

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A frame identifies a frame of video. Its bytes carry it, so that every client can check what it
-// gets.
+// A frame identifies a frame of video. The bytes of the video frame contain it, so that every
+// client can check the frames that it receives.
 type frame struct {
 	stream  int
 	session int    // the publisher's connection; later connections have greater numbers

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Network connects hosts. Its faults affect the connections that exist and those that are made
-// later. Any goroutine may call its methods.
+// A Network connects hosts. Its faults affect existing and later connections. Any goroutine may
+// call its methods.
 type Network struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -48,7 +48,7 @@ type Process struct {
 // Start returns a new process at the host.
 func (h *Host) Start() *Process { return &Process{host: h} }
 
-// NewNetwork returns a Network whose delays come from random.
+// NewNetwork returns a Network. random decides the delays.
 func NewNetwork(random *rand.Rand) *Network {
 	return &Network{random: random, hosts: make(map[string]*Host), links: make(map[route]*link),
 		conns: make(map[*Conn]bool)}
@@ -113,8 +113,8 @@ func (n *Network) Reset(a, b string) {
 	}
 }
 
-// wakeAll wakes the goroutines that wait at the connections for which match returns true. The caller
-// must hold n.mu.
+// wakeAll wakes the goroutines that wait at the connections for which match returns true. The
+// caller must hold n.mu.
 func (n *Network) wakeAll(match func(c *Conn) bool) {
 	for c := range n.conns {
 		if match(c) {
@@ -146,8 +146,8 @@ func (p *Process) Pause(paused bool) {
 }
 
 // Kill ends the process with its connections and listeners, as the kernel does after SIGKILL. The
-// other ends are told, unless a link is cut. What the goroutines of the process still do reaches
-// nobody.
+// other ends are told, unless a link is cut. What the goroutines of the process still do has no
+// effect on others.
 func (p *Process) Kill() { p.end((*Conn).reset) }
 
 // PowerOff ends the process, and the power of its host. The other ends are not told.
@@ -172,7 +172,7 @@ func (p *Process) PowerOff() {
 	p.host.off = true
 }
 
-// keepAlive is the time after which the kernel ends a connection whose other end does not answer.
+// keepAlive is the time after which the kernel ends a connection if the other end does not answer.
 const keepAlive = 20 * time.Second
 
 func (p *Process) end(tell func(peer *Conn)) {

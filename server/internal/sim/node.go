@@ -18,7 +18,7 @@ const (
 	rtmpPort     = "1935"
 )
 
-// NodeConfig is what differs between the nodes and histories.
+// NodeConfig has the settings that differ between nodes or histories.
 type NodeConfig struct {
 	Lease    time.Duration
 	Takeover live.Takeover
@@ -35,7 +35,7 @@ type Node struct {
 	mu      sync.Mutex
 	process *Process
 	stop    context.CancelFunc // nil if the node does not run
-	running sync.WaitGroup     // all servers so far, including those that are being shut down
+	running sync.WaitGroup     // all servers so far, including servers in their shutdown
 }
 
 // NewNode returns a node that does not run yet. Each line of its log goes to log.

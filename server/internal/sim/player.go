@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
-// storeTime is how long the store may lack the latest playlist after Redis has lost data, or was out
-// of reach: until the next part is stored, and then until a new owner has made a playlist.
+// storeTime is how long the store may lack the latest playlist after Redis has lost data, or was
+// out of reach: until the next part is stored, and then until a new owner has made a playlist.
 const storeTime = 10 * time.Second
 
 // playerTime is how long a server may take to answer a player: as long as the player waits for the
@@ -128,14 +128,16 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 }
 
 // restarts reports whether the playlist may be one that does not continue the playlist before.
-// moved says that another node has made it, and ended that the stream has ended in between.
+// moved means that another node has made the playlist. ended means that the stream has ended since
+// the playlist before.
 func (p *player) restarts(moved bool, unchanged time.Duration, ended bool) bool {
 	recently := time.Now().Add(-storeTime)
 	if p.world.disturbed("redis", recently) { // the store may have an old playlist
 		return true
 	}
 	more := p.world.disturbed("more than a node", recently)
-	// A node with a bad connection may get a playlist so late that another node has sent a later one.
+	// A node with a bad connection may get a playlist so late that another node has sent a later
+	// one.
 	return p.roams && more || moved && (!p.world.stored || ended || unchanged > longAway || more)
 }
 

@@ -44,7 +44,7 @@ type value struct {
 	expires time.Time // zero: never
 }
 
-// A change is what a key had before a command, for a failover that loses the command.
+// A change has the value of a key before a command. It is for a failover that loses the command.
 type change struct {
 	at  time.Time
 	key string
@@ -102,8 +102,8 @@ func (r *Redis) Wipe() {
 	r.undo = nil
 }
 
-// FailOver loses the changes of the last time, as a replica that lags behind has never got them, and
-// sets the clock to that of the replica.
+// FailOver loses the changes of the last time, as a replica that lags behind has never got them,
+// and sets the clock to that of the replica.
 func (r *Redis) FailOver(lost, skew time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +204,7 @@ type redisConn struct {
 
 	mu  sync.Mutex
 	out []byte
-	// An element is there if out is not empty, or if the connection has ended.
+	// Has an element if out is not empty, or if the connection has ended.
 	waking chan struct{}
 	ended  bool
 }

@@ -86,7 +86,8 @@ func compare(t *testing.T, actual, model *backend, prefix, stream string, seed u
 	r := rand.New(rand.NewPCG(seed, 5))
 	nodes := []string{"http://a:1", "http://b:1"}
 	key := prefix + "{" + stream + "}owner"
-	// The epochs are greater than those that the clock of a Redis makes, so that both make the same.
+	// The epochs are greater than those that the clock of a Redis makes, so that both make the
+	// same.
 	last := uint64(8e15)
 	var trace []string
 	for step := range 80 {

@@ -69,7 +69,7 @@ func (r *Result) report(t *testing.T) {
 	}
 }
 
-// A cluster keeps its promises whatever fails: those of Check.
+// A cluster keeps the promises that Check checks, even if nodes, links or Redis fail.
 func TestClusterKeepsItsPromises(t *testing.T) {
 	if *seedFlag != 0 {
 		replay(t)
@@ -132,7 +132,7 @@ func replay(t *testing.T) {
 	fmt.Printf("%d of %d replays failed\n", failed, *replaysFlag)
 }
 
-// failedSeeds are the seeds whose histories have found a fault. A change of this package changes the
+// failedSeeds are seeds of histories that have found a fault. A change of this package changes the
 // histories of all seeds.
 var failedSeeds = []struct {
 	seed  uint64
@@ -155,8 +155,8 @@ func TestSeedsThatFailed(t *testing.T) {
 	}
 }
 
-// tableOfFailures has the first column of the table in docs/cluster.md, and the events that are such
-// a failure.
+// tableOfFailures has the first column of the table in docs/cluster.md, and the events that are
+// such a failure.
 var tableOfFailures = map[string][]string{
 	"the owner dies":            {"a node is killed", "a node loses its power"},
 	"another node dies":         {"a node is killed", "a node loses its power"},
