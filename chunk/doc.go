@@ -29,4 +29,7 @@
 // [Reader.Next] returns a millrace.Ref that the caller owns and releases, on any goroutine.
 // [Reader.Chunks] lends each chunk to one iteration of the loop. A Reader borrows its source, Copy
 // borrows src and dst, and FileServer borrows its root.
+//
+// More than a third of the code serves files and follows logs: requests with conditions, ranges and
+// encodings, and logs that are rotated.
 package chunk

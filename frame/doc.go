@@ -19,4 +19,6 @@
 //
 // An [Encoder] builds frames. A [Sealed] is a format with encrypted frames, which NextInto decrypts
 // in place. Package frame/sv2 has a plain and an encrypted format for Stratum V2.
+//
+// A quarter of the code is the ready-made formats, such as MQTT and RESP.
 package frame

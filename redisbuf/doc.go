@@ -43,4 +43,7 @@
 // [Pipeline] or an MGet with several servers may have such a delay for each server. The time that a
 // call waits for a connection or for other calls ([MaxConns] and [MaxInFlight]) is extra. If
 // go-redis itself queries a Sentinel or the topology of a cluster, its own retries apply.
+//
+// A quarter of the code connects to the server of a key, because go-redis does not give away its
+// connections: client.go, node.go, dial.go, failover.go and call.go.
 package redisbuf

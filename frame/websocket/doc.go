@@ -10,4 +10,6 @@
 // masked, so the bytes are the same for all clients.
 //
 // [broadcast.Ring]: https://pkg.go.dev/github.com/millrace-io/millrace/broadcast#Ring
+//
+// A quarter of the code is the handshake, which net/http does not have.
 package websocket

@@ -18,4 +18,7 @@
 // A viewer may begin at any fragment that has Key set. The viewer needs the init segment, this
 // fragment and all later fragments. If a viewer misses fragments, it must start again, because its
 // player would otherwise play audio and video with different delays.
+//
+// A quarter of the code handles irregular streams, with clocks that step, late video, and units
+// that players do not accept: clock.go, track.go and nal.go.
 package mp4

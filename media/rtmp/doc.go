@@ -19,4 +19,6 @@
 // limits for the size of a message, for all unfinished messages of a connection together, for the
 // chunk streams, and for the depth and number of AMF values. A [*LimitError] names the limit that
 // was exceeded.
+//
+// Half of the code is for the time before the media: the handshake, AMF and commands.
 package rtmp

@@ -33,4 +33,7 @@
 // Viewer.
 //
 // The package knows nothing about routes (package server) or permissions (package access).
+//
+// A quarter of the code changes the publisher of a stream, at this node or to another node:
+// handover.go, pull.go, ownership.go, peers.go and claim.go.
 package live

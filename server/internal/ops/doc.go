@@ -3,4 +3,6 @@
 //
 // An [Observer] only reads the state of the server. An [Operator] ends streams and disconnects
 // viewers.
+//
+// A third of the code describes the metrics: metrics.go.
 package ops

@@ -31,4 +31,6 @@
 // segments in Redis, so that they outlive their node. Objects and Segments do not depend on Node.
 //
 // The package knows nothing about routes (package server) or media (package live).
+//
+// A third of the code serves the HLS of other nodes' streams, because players may ask any node.
 package cluster

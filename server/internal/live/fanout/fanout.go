@@ -18,6 +18,8 @@
 //
 // The package does not know who a viewer is. For all that depends on the viewer's identity, it
 // calls the viewer's [Session].
+//
+// A third of the code decides which goroutine writes to a viewer: loop.go and viewer.go.
 package fanout
 
 import (

@@ -3,4 +3,6 @@
 // adjusts the tags of a publisher so that they continue the tags of the previous publisher. The
 // types process the tags of a stream in order. Except for [Facts], only one goroutine at a time may
 // use a value of these types.
+//
+// Half of the code keeps headers and metadata correct when publishers and tracks change.
 package flvstream

@@ -7,6 +7,9 @@
 //   - store.go saves complete segments to a [SegmentStore], where other nodes find them.
 //
 // In a cluster, only the node that owns the stream has a Window for it; see [Owner].
+//
+// A third of the code is for irregular encoders (probe.go, clock.go) and for the next owner of a
+// stream (store.go).
 package hlslive
 
 import (

@@ -1,5 +1,7 @@
 // Package ingest reads the connections of publishers. If the system allows it, it reads all
 // connections at regular intervals, called beats. Otherwise it reads bytes as they arrive.
+//
+// Half of the code reads connections at beats on Linux: clock_linux.go.
 package ingest
 
 import (

@@ -35,4 +35,6 @@
 // After a crash of the machine, any part of an unfinished mp4 may be missing, although its size and
 // the playlist say that it is there. finish therefore checks the last minutes, and ends the file
 // before the first missing part.
+//
+// A fifth of the code repairs recordings after a crash: repair.go.
 package record

@@ -15,4 +15,6 @@
 // lose frames, and in Rendition.newCursor where a viewer begins.
 //
 // The package does not depend on the code of publishers or viewers.
+//
+// A third of the code starts and ends the renditions of other formats: set.go.
 package rendition
