@@ -9,7 +9,7 @@
 // [broadcast.Ring], and send it to each client with [Conn.WriteFrames]. A server's frames are not
 // masked, so the bytes are the same for all clients.
 //
-// [broadcast.Ring]: https://pkg.go.dev/github.com/millrace-io/millrace/broadcast#Ring
-//
 // A quarter of the code is the handshake, which net/http does not have.
+//
+// [broadcast.Ring]: https://pkg.go.dev/github.com/millrace-io/millrace/broadcast#Ring
 package websocket

@@ -13,6 +13,8 @@
 //
 // The package shares no code with the packages that write playlists. It accepts only the tags and
 // attributes that Millrace writes.
+//
+// A third of the code is the Client.
 package hlscheck
 
 import (

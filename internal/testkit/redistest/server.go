@@ -14,6 +14,8 @@
 // All servers listen on the loopback interface only, store nothing on disk, and are stopped when
 // their test ends. The processes end even if the test binary is killed. If neither redis-server nor
 // valkey-server is installed, the test is skipped, or fails on CI.
+//
+// A third of the code starts clusters and injects faults: cluster.go and proxy.go.
 package redistest
 
 import (

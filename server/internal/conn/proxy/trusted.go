@@ -1,4 +1,6 @@
 // Package proxy finds the address of a client that connects through proxies.
+//
+// Half of the code is [Conn]. The methods that depend on the client's address wait for the header.
 package proxy
 
 import (
