@@ -71,6 +71,12 @@ func (h *fakeHub) Wanted(name string) bool {
 	return h.wanted[name]
 }
 
+func (h *fakeHub) setAway(away bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.away = away
+}
+
 func (h *fakeHub) want(name string, wanted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -197,7 +197,7 @@ func TestLateClaimYieldsToThePublisher(t *testing.T) {
 		left, now := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		left.net.set(unreachable)
 		l := left.claim(t, "s")
-		left.hub.away = true
+		left.hub.setAway(true)
 		current := now.claim(t, "s")
 		left.net.set(nil)
 		time.Sleep(2 * testLease)
@@ -208,6 +208,7 @@ func TestLateClaimYieldsToThePublisher(t *testing.T) {
 		}
 		// Without another owner, the node gets the stream that waits for its publisher.
 		current.Release()
+		synctest.Wait()
 		left.net.set(unreachable)
 		l = left.claim(t, "s")
 		left.net.set(nil)
@@ -412,9 +413,7 @@ func TestPublisherAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		a.claim(t, "s")
-		a.hub.mu.Lock()
-		a.hub.away = true
-		a.hub.mu.Unlock()
+		a.hub.setAway(true)
 		time.Sleep(testLease / attempts)
 		synctest.Wait()
 		b.claim(t, "s")
@@ -423,9 +422,7 @@ func TestPublisherAway(t *testing.T) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		l := a.claim(t, "s")
 		for _, away := range []bool{true, false, true} {
-			a.hub.mu.Lock()
-			a.hub.away = away
-			a.hub.mu.Unlock()
+			a.hub.setAway(away)
 			l.Tell()
 			synctest.Wait()
 			d.mu.Lock()
