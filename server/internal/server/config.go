@@ -119,8 +119,8 @@ type Config struct {
 	ClusterCache  int64         // memory in bytes for cached HLS of streams of other nodes
 	Segments      string        // "redis": segments outlive their node in Redis; empty: they do not
 	SegmentsKeep  time.Duration // how long segments are stored in Redis
-	// Dial connects to the other nodes and to the cluster's Redis. If Dial is nil, a net.Dialer
-	// connects.
+	// Dial connects to the other nodes and to the cluster's Redis. It is for tests; nil means
+	// live.DialNode and the dialer of go-redis.
 	Dial live.Dial
 
 	// MemoryBytes limits the total memory of streams, clients and transfers. 0 means that only the

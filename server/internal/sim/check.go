@@ -278,7 +278,7 @@ type playback struct {
 	any         bool
 }
 
-// segment checks the frames of an HLS segment, which follow those of the segment before.
+// segment checks that the frames of an HLS segment follow the frames of the segment before.
 func (c *Check) segment(w *playback, name string, list []frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

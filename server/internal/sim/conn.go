@@ -163,13 +163,13 @@ func (c *Conn) take(p []byte) (got int) {
 			c.arriving = c.arriving[1:]
 		}
 	}
-	c.release(got)
+	c.release()
 	return got
 }
 
 // release makes room for the peer, unless the link to it is cut: then the peer learns of it with
 // the next bytes. The caller must hold Network.mu.
-func (c *Conn) release(int) {
+func (c *Conn) release() {
 	if c.local.host.net.link(c.local.host.name, c.remote.host.name).cut {
 		return
 	}
@@ -207,7 +207,7 @@ func (c *Conn) Write(p []byte) (sent int, err error) {
 		}
 		to := c.peer
 		if to.held >= window {
-			if to.release(0); to.held >= window {
+			if to.release(); to.held >= window {
 				c.await(c.writeLimit)
 				continue
 			}

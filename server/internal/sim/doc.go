@@ -5,15 +5,16 @@
 // step of the publishers and viewers. All goroutines of a history are in one bubble of
 // testing/synctest, so that a minute takes about half a second.
 //
-//   - check.go checks the frames of viewers and the owners in Redis, throughout the history.
-//   - history.go plays one history: the workload, the faults, the end.
-//   - node.go runs a server, which can be killed, paused and upgraded.
-//   - publisher.go, viewer.go and player.go are the clients, over FLV, RTMP and HLS.
+//   - history.go plays one history: the clients, the two phases of faults, and the end. fault.go has
+//     the kinds of faults.
+//   - publisher.go, viewer.go and player.go are the clients, over HTTP, RTMP (rtmp.go) and HLS.
+//   - check.go checks the frames of viewers and the owners in Redis, throughout the history. Each
+//     frame says which publisher has sent it (media.go).
+//   - node.go runs a server, which can be killed, suspended and upgraded.
 //   - redis.go is the simulated Redis. It runs no Lua: scripts.go has the scripts in Go, and a test
-//     compares them with the real Redis.
+//     compares them with a real Redis.
 //   - network.go and conn.go are the network.
 //
-// Each of these files uses only the files below it. The sockets are not TCP sockets, so the servers
-// write to each viewer from a separate goroutine, as they do over TLS. A paused node is one that
-// neither sends nor receives; its timers run on.
+// The sockets are not TCP sockets, so the servers write to each viewer from a separate goroutine, as
+// they do over TLS. A suspended node neither sends nor receives, but its timers continue.
 package sim

@@ -219,8 +219,8 @@ func TestLateClaimYieldsToThePublisher(t *testing.T) {
 	})
 }
 
-// The directory runs a claim whose answer the node does not get, and runs it again after the node has
-// repeated it. The node keeps the stream.
+// The answer to a claim is lost, and the node repeats the claim. The directory then runs the first
+// claim a second time. The node keeps the stream.
 func TestClaimIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := join(t, d, nodeA, always, testLease)

@@ -120,8 +120,8 @@ var (
 	//	ARGV[8]   the name of the stream
 	//	ARGV[9]   the ID of the claim, or empty
 	//
-	// If the claim was granted before, the script returns the same epoch. This matters because the
-	// server may run a claim whose client has given up, before or after it runs the repeated claim.
+	// If the claim was granted before, the script returns the same epoch. This matters because a
+	// client may give up on a claim and repeat it, and the server may run both, in any order.
 	//
 	// The script formats the epoch with %.0f, because Lua would print only its first 14 digits.
 	claimScript = redis.NewScript(scriptTime + `
