@@ -95,7 +95,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 
 HISTORIES ?= 500
 .PHONY: simulate
-simulate: ## HISTORIES (500) of a simulated cluster with new seeds; see docs/testing.md
+simulate: ## HISTORIES (500) of a simulated cluster, with other seeds for each commit; see docs/testing.md
 	scripts/simulate $(HISTORIES)
 
 .PHONY: soak

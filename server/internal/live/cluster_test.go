@@ -887,6 +887,17 @@ type askingAs string
 
 func (a askingAs) Sign(req *http.Request, _ uint64) { req.Header.Set(nodeHeader, string(a)) }
 
+// An epochNote is an askingAs that remembers the epoch of the last request.
+type epochNote struct {
+	askingAs
+	epoch uint64
+}
+
+func (n *epochNote) Sign(req *http.Request, epoch uint64) {
+	n.epoch = epoch
+	n.askingAs.Sign(req, epoch)
+}
+
 func (askingAs) Check(*http.Response) (again bool, err error) { return false, nil }
 
 type testRecorder struct{ began, closed atomic.Int32 }
@@ -1042,9 +1053,10 @@ func TestPullsThatAreRefused(t *testing.T) {
 		w.(http.Flusher).Flush()
 	}))
 	defer past.Close()
+	note := &epochNote{askingAs: header}
 	if err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam",
-		live.Owner{Node: past.URL}); err != live.ErrStale {
-		t.Errorf("from an owner of the past: %v", err)
+		live.Owner{Node: past.URL, Epoch: 1, Proof: note}); err != live.ErrStale || note.epoch != 11 {
+		t.Errorf("from an owner of the past, which was asked for epoch %d: %v", note.epoch, err)
 	}
 	q.End()
 }

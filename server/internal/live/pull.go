@@ -43,8 +43,8 @@ func DialNode(ctx context.Context, network, address string) (net.Conn, error) {
 
 // A Proof authenticates this node to another node of the cluster, and that node to this node.
 type Proof interface {
-	// Sign adds the proof of this node to a request. epoch identifies the receiver's ownership of
-	// the stream.
+	// Sign adds the proof of this node to a request. epoch is the greatest epoch of the stream that
+	// this node knows.
 	Sign(req *http.Request, epoch uint64)
 	// Check returns an error unless the response proves that the other node is in the cluster. If
 	// again is true, the caller must sign and send the request again.
@@ -78,6 +78,7 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
 	}
+	owner.Epoch = max(owner.Epoch, e.lastEpoch(name))
 	p := e.hub.newPublisher(owner.Node)
 	defer p.cancel(nil)
 	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
@@ -107,6 +108,16 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 		return nil
 	}
 	return err
+}
+
+// lastEpoch returns the greatest epoch with which this node has had a stream, or 0.
+func (e Peers) lastEpoch(name string) uint64 {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	if s := e.hub.streams[name]; s != nil {
+		return s.epoch
+	}
+	return 0
 }
 
 // pullFailed records that a pull of the named stream has failed with the error err. This error

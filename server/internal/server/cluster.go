@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
 	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
 type clusterNode struct {
@@ -210,6 +211,9 @@ func (n *clusterNode) admitNodes(refusals *access.Refusals, forNodes,
 			refusals.Refuse(access.Node, w, r, refuse.New(http.StatusForbidden,
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
+		}
+		if name, ok := strings.CutPrefix(r.URL.Path, streamname.Path); ok {
+			n.NoteEpoch(name, cluster.EpochOf(r))
 		}
 		// A node makes requests for many clients, so the limits of an address do not apply.
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil))

@@ -16,13 +16,16 @@ const maxFailures = 20
 type Check struct {
 	book *logBook
 
-	mu       sync.Mutex
-	calm     bool // nothing may be lost now
-	failures []string
-	sessions []*session
-	streams  map[string]*owners
-	objects  map[string][32]byte // the SHA-256 of each HLS object, by stream and name
-	counts   Counts
+	mu   sync.Mutex
+	calm bool // nothing may be lost now
+	// Until then a claim may get an epoch that is lower than an earlier one, if Redis has lost the
+	// earlier claim: epochs come from the clock of Redis, which went back.
+	epochsRepeat time.Time
+	failures     []string
+	sessions     []*session
+	streams      map[string]*owners
+	objects      map[string][32]byte // the SHA-256 of each HLS object, by stream and name
+	counts       Counts
 }
 
 // Counts says how much happened in a history.
@@ -67,6 +70,8 @@ type session struct {
 // owners has the history of a stream's owner.
 type owners struct {
 	epochs map[uint64]string // each epoch's node
+	given  time.Time         // when the last epoch was given
+	lost   uint64            // see dataLost; 0: none
 	last   OwnerChange
 	most   uint64
 	ends   int // how often an owner has given up the stream
@@ -98,6 +103,25 @@ func (c *Check) setCalm(calm bool) {
 	c.calm = calm
 }
 
+// clockWentBack records that a server of Redis has taken over whose clock is behind.
+func (c *Check) clockWentBack(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epochsRepeat = time.Now().Add(by)
+}
+
+// dataLost records that Redis has lost data. If it had just granted a claim, the node may not have
+// got the reply, and then does not know the epoch.
+func (c *Check) dataLost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.streams {
+		if time.Since(o.given) < lease {
+			o.lost = o.last.Epoch
+		}
+	}
+}
+
 func (c *Check) owners(stream string) *owners {
 	o := c.streams[stream]
 	if o == nil {
@@ -108,7 +132,7 @@ func (c *Check) owners(stream string) *owners {
 }
 
 // ownerChanged checks a change of an owner in Redis. An epoch belongs to one node, and the epoch of
-// a claim is greater than all earlier ones.
+// a claim is greater than all earlier ones, except after clockWentBack.
 func (c *Check) ownerChanged(e OwnerChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +145,7 @@ func (c *Check) ownerChanged(e OwnerChange) {
 	case e.Restored && !known:
 		c.failLocked("%s: %s has restored epoch %d, which was never given", e.Stream, e.Node,
 			e.Epoch)
-	case !e.Restored && !e.GivenUp && e.Epoch <= o.most:
+	case !e.Restored && !e.GivenUp && e.Epoch <= o.most && time.Now().After(c.epochsRepeat):
 		c.failLocked("%s: %s got epoch %d after epoch %d", e.Stream, e.Node, e.Epoch, o.most)
 	}
 	o.last = e
@@ -135,7 +159,11 @@ func (c *Check) ownerChanged(e OwnerChange) {
 	} else {
 		c.counts.Claims++
 	}
-	o.epochs[e.Epoch] = e.Node
+	if o.epochs[e.Epoch] = e.Node; !e.Restored {
+		o.given = time.Now()
+	} else if o.lost == e.Epoch {
+		o.lost = 0 // the node knows it
+	}
 	o.most = max(o.most, e.Epoch)
 	for _, s := range c.sessions {
 		if !s.ended && s.stream == e.Stream && "http://"+s.node+":"+mainPort == e.Node {
@@ -232,17 +260,24 @@ func (c *Check) frame(w *watch, f frame) {
 			c.failLocked("%s: %v after %v, and is no keyframe", w.who, f, last)
 		}
 	}
-	if s.epoch != 0 && (!w.any || w.owned != f.session) {
+	epoch := s.epoch
+	switch lost := c.owners(w.stream).lost; lost {
+	case epoch:
+		epoch = 0
+	case w.epoch:
+		w.epoch = 0
+	}
+	if epoch != 0 && (!w.any || w.owned != f.session) {
 		if slices.Contains(w.gone, f.session) {
 			c.failLocked("%s: %v after session %d, which had followed it", w.who, f, w.owned)
 		}
 		w.gone = append(w.gone, w.owned)
 		w.owned = f.session
 	}
-	if s.epoch != 0 && s.epoch < w.epoch {
-		c.failLocked("%s: %v of epoch %d, after a frame of epoch %d", w.who, f, s.epoch, w.epoch)
+	if epoch != 0 && epoch < w.epoch {
+		c.failLocked("%s: %v of epoch %d, after a frame of epoch %d", w.who, f, epoch, w.epoch)
 	}
-	w.epoch = max(w.epoch, s.epoch)
+	w.epoch = max(w.epoch, epoch)
 	w.last, w.any = f, true
 }
 

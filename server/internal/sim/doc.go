@@ -5,8 +5,8 @@
 // step of the publishers and viewers. All goroutines of a history are in one bubble of
 // testing/synctest, so that a minute takes about half a second.
 //
-//   - history.go plays one history: the clients, the two phases of faults, and the end. fault.go has
-//     the kinds of faults.
+//   - history.go plays one history: the clients, the two phases of faults, and the end. fault.go
+//     has the kinds of faults.
 //   - publisher.go, viewer.go and player.go are the clients, over HTTP, RTMP (rtmp.go) and HLS.
 //   - check.go checks the frames of viewers and the owners in Redis, throughout the history. Each
 //     frame says which publisher has sent it (media.go).
@@ -15,6 +15,6 @@
 //     compares them with a real Redis.
 //   - network.go and conn.go are the network.
 //
-// The sockets are not TCP sockets, so the servers write to each viewer from a separate goroutine, as
-// they do over TLS. A suspended node neither sends nor receives, but its timers continue.
+// The sockets are not TCP sockets, so the servers write to each viewer from a separate goroutine,
+// as they do over TLS. A suspended node neither sends nor receives, but its timers continue.
 package sim

@@ -175,6 +175,7 @@ var faults = []fault{
 	{"Redis restarts empty", false, onRedis(func(w *world, d *disruption) func() {
 		w.redis.Stop()
 		w.redis.Wipe()
+		w.check.dataLost()
 		wait := time.Duration(d.random.IntN(2000)) * time.Millisecond
 		time.Sleep(wait)
 		w.redis.Start()
@@ -183,8 +184,10 @@ var faults = []fault{
 	{"Redis fails over", false, onRedis(func(w *world, d *disruption) func() {
 		w.redis.Stop()
 		time.Sleep(time.Duration(d.random.IntN(2000)) * time.Millisecond)
-		w.redis.FailOver(time.Duration(d.random.IntN(2000))*time.Millisecond,
+		back := w.redis.FailOver(time.Duration(d.random.IntN(2000))*time.Millisecond,
 			time.Duration(d.random.IntN(2000)-1000)*time.Millisecond)
+		w.check.dataLost()
+		w.check.clockWentBack(back)
 		w.redis.Start()
 		return func() {}
 	})},

@@ -75,7 +75,8 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		failed = 0
 		p.world.check.playlist()
 		epoch, ends := epochOf(string(text)), p.world.check.endsOf(p.stream)
-		if p.restarts(epoch != last.epoch, time.Since(last.changed), ends != last.ends) {
+		moved := epoch != last.epoch
+		if p.restarts(moved, time.Since(last.changed), ends != last.ends) {
 			rules, last.any, w = hlscheck.New(), false, nil
 		}
 		last.epoch, last.ends = epoch, ends
@@ -84,6 +85,11 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		}
 		problems := hlscheck.Without(hlscheck.Must(rules.Media(string(text))), "hint-broken",
 			"part-short", "part-removed-early") // publishers stall, and the store has no parts
+		if moved && p.world.disturbed("redis", p.world.book.start) {
+			// Two nodes may have made playlists at the same time. The one with the greater numbers
+			// does not go back to the numbers of the other one, and then has to leave some out.
+			problems = hlscheck.Without(problems, "window-short")
+		}
 		for _, problem := range problems {
 			p.world.check.fail("%s: %v", p.name, problem)
 		}

@@ -103,8 +103,8 @@ func (r *Redis) Wipe() {
 }
 
 // FailOver loses the changes of the last time, as a replica that lags behind has never got them,
-// and sets the clock to that of the replica.
-func (r *Redis) FailOver(lost, skew time.Duration) {
+// and sets the clock to that of the replica. It returns by how much the clock went back.
+func (r *Redis) FailOver(lost, skew time.Duration) (back time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for since := time.Now().Add(-lost); len(r.undo) > 0; {
@@ -119,7 +119,8 @@ func (r *Redis) FailOver(lost, skew time.Duration) {
 			delete(r.keys, last.key)
 		}
 	}
-	r.skew = skew
+	back, r.skew = r.skew-skew, skew
+	return back
 }
 
 // SetDelay makes each reply late by a time.

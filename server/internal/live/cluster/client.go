@@ -39,8 +39,9 @@ type directoryClient struct {
 	ctx       context.Context // the context of the node
 	asking    chan struct{}   // holds an element for each call to ask in progress
 
-	reachable atomic.Bool // the last call reached the directory
-	asked     atomic.Bool // the directory has been called
+	reachable atomic.Bool  // the last call reached the directory
+	answers   atomic.Int64 // when the directory began to answer; see clock
+	asked     atomic.Bool  // the directory has been called
 	outage    outage.Outage
 }
 
@@ -52,6 +53,17 @@ func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time
 
 // Reachable reports whether the cluster's directory answered the last call.
 func (c *directoryClient) Reachable() bool { return c.reachable.Load() }
+
+func (c *directoryClient) setReachable(ok bool) {
+	if !c.reachable.Swap(ok) {
+		c.answers.Store(clock(time.Now()))
+	}
+}
+
+// answeredFor returns for how long the cluster's directory has answered each call.
+func (c *directoryClient) answeredFor() time.Duration {
+	return time.Duration(clock(time.Now()) - c.answers.Load())
+}
 
 func (c *directoryClient) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
@@ -84,7 +96,7 @@ func (c *directoryClient) noteAnswer(err error) bool {
 		return ok
 	}
 	first := !c.asked.Swap(true)
-	c.reachable.Store(ok)
+	c.setReachable(ok)
 	if ok {
 		err = nil
 	}

@@ -138,8 +138,9 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 }
 
 // request claims the stream of l in the cluster's directory, and stores the granted epoch in l. The
-// epoch of l must be 0. takeover says whether the claim replaces another node. If another node owns the stream and keeps it, taken is true and err is a
-// *TakenError. Any other error means that the directory cannot be reached.
+// epoch of l must be 0. takeover says whether the claim replaces another node. If another node owns
+// the stream and keeps it, taken is true and err is a *TakenError. Any other error means that the
+// directory cannot be reached.
 func (t *leaseTable) request(ctx context.Context, l *lease, takeover live.Takeover) (taken bool,
 	err error) {
 	begun := time.Now()
@@ -184,6 +185,27 @@ func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
 	}
 	if epoch := l.epoch.Load(); epoch != 0 && epoch < o.Epoch {
 		t.revoke(l)
+	}
+}
+
+// noteEpoch gives up this node's lease of a stream if its epoch is lower than the given one; see
+// [Node.NoteEpoch].
+func (t *leaseTable) noteEpoch(name string, epoch uint64) {
+	t.mu.Lock()
+	l := t.leases[name]
+	var mine uint64
+	if l != nil {
+		mine = l.epoch.Load()
+	}
+	lost := mine != 0 && mine < epoch
+	if lost {
+		t.owners.noteEpoch(name, epoch)
+		t.leave(l)
+	}
+	t.mu.Unlock()
+	if lost {
+		t.lost.Add(1)
+		t.hub.Lost(name, mine)
 	}
 }
 
@@ -360,7 +382,8 @@ func (t *leaseTable) renewOnce(ctx context.Context, renewAll bool) {
 // again.
 //
 // In the meantime, a publisher may have moved from this node to another one. If this node's
-// publisher has left or is silent, the claim therefore does not replace another node.
+// publisher has left or is silent, the claim therefore does not replace another node. See also
+// mayClaimIdle.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease
@@ -379,7 +402,9 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	for _, l := range late {
 		takeover := t.takeover
 		if silent, away := t.hub.Silent(l.name); away || silent >= live.StalledAfter {
-			takeover = live.TakeoverNever
+			if takeover = live.TakeoverNever; !t.mayClaimIdle(ctx, l.name) {
+				continue
+			}
 		}
 		if taken, err := t.request(ctx, l, takeover); taken {
 			t.revoke(l)
@@ -387,6 +412,16 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 			return
 		}
 	}
+}
+
+// mayClaimIdle reports whether this node may claim a stream whose publisher has left or is silent.
+// Another node may have the publisher now, but its lease may have expired while the cluster's
+// directory did not answer. As long as the directory records no owner, this node therefore waits
+// for the duration of a lease, in which the other node renews its lease.
+func (t *leaseTable) mayClaimIdle(ctx context.Context, name string) bool {
+	_, err := t.client.directory.Lookup(ctx, name)
+	t.client.noteAnswer(err)
+	return err == nil || errors.Is(err, ErrNoOwner) && t.client.answeredFor() >= t.client.leaseTime
 }
 
 // revoke ends l and calls Hub.Lost. It is called when another node has become the owner of the

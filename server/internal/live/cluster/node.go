@@ -61,7 +61,8 @@ func NewNode(cfg Config) *Node {
 	n.finder = &ownerFinder{leases: n.leases, owners: n.owners, client: n.client}
 	n.pulls = &puller{
 		finder: n.finder, owners: n.owners,
-		source: live.Owner{Proof: cfg.Secret, TLS: cfg.TLS, Dial: cfg.Dial}, self: cfg.Self, leaseTime: cfg.Lease, log: cfg.Log, pulls: make(map[string]bool),
+		source: live.Owner{Proof: cfg.Secret, TLS: cfg.TLS, Dial: cfg.Dial},
+		self:   cfg.Self, leaseTime: cfg.Lease, log: cfg.Log, pulls: make(map[string]bool),
 	}
 	n.pulls.ctx, n.pulls.stop = context.WithCancel(n.ctx)
 	return n
@@ -110,6 +111,13 @@ func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
 	return n.finder.Owner(ctx, name)
 }
 
+// NoteEpoch records that another node knows an ownership of a stream with the given epoch. If this
+// node owns the stream with a lower epoch, it gives up the stream.
+//
+// This happens if the cluster's directory has lost its data. This node may then have restored an
+// ownership that had ended before, which it did not know.
+func (n *Node) NoteEpoch(name string, epoch uint64) { n.leases.noteEpoch(name, epoch) }
+
 // Peers returns the addresses of the other nodes that are alive.
 func (n *Node) Peers() []string { return n.peers.list() }
 
@@ -117,7 +125,7 @@ func (n *Node) handleEvent(e Event) {
 	switch {
 	case e == Event{}:
 		// First, because the owners are not looked up again while the directory is unreachable.
-		n.client.reachable.Store(true)
+		n.client.setReachable(true)
 		n.owners.noteMissed()
 	case e.Stream == "":
 		if e.Owner.Node != n.cfg.Self {

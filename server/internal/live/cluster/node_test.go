@@ -190,8 +190,8 @@ func TestLateClaimIsRefused(t *testing.T) {
 	})
 }
 
-// While the directory is away, a publisher moves from one node to another. The late claim of the node
-// that it has left does not take the stream away from the other node.
+// While the directory is away, a publisher moves from one node to another. The late claim of the
+// node that it has left does not take the stream away from the other node.
 func TestLateClaimYieldsToThePublisher(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		left, now := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
@@ -205,6 +205,19 @@ func TestLateClaimYieldsToThePublisher(t *testing.T) {
 			!slices.Equal(left.hub.losses(), []Event{{Stream: "s"}}) {
 			t.Errorf("the publisher's node owns the stream: %v; the other node has held it: %v, lost %v",
 				current.Current(), l.Held(), left.hub.losses())
+		}
+		// The lease of the other node has ended in the directory, and is renewed in time.
+		left.net.set(unreachable)
+		now.net.set(unreachable)
+		l = left.claim(t, "s")
+		time.Sleep(2 * testLease)
+		left.net.set(nil)
+		time.Sleep(testLease / 2)
+		now.net.set(nil)
+		time.Sleep(testLease)
+		if !current.Current() || l.Held() || len(now.hub.losses()) > 0 {
+			t.Errorf("the publisher's node owns the stream: %v; the other node has held it: %v, lost %v",
+				current.Current(), l.Held(), now.hub.losses())
 		}
 		// Without another owner, the node gets the stream that waits for its publisher.
 		current.Release()
@@ -406,6 +419,35 @@ func TestReplacedOwner(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the directory has lost its data, a node may restore an ownership that had ended without its
+// knowledge. It gives up the stream when a node asks for a greater epoch, and can then claim the
+// stream with an epoch that is greater still.
+func TestNodeThatRestoredAnOldOwnership(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a := join(t, d, nodeA, always, testLease)
+		l := a.claim(t, "s")
+		later := l.Epoch() + uint64(time.Hour/time.Microsecond)
+		a.NoteEpoch("other", later)
+		a.NoteEpoch("s", l.Epoch())
+		a.NoteEpoch("s", 0)
+		if !l.Held() || len(a.hub.losses()) > 0 {
+			t.Error("an owner with the latest epoch has given up its stream")
+		}
+		a.NoteEpoch("s", later)
+		a.NoteEpoch("s", later)
+		synctest.Wait()
+		if l.Held() || !slices.Equal(a.hub.losses(), []Event{{"s", Owner{"", l.Epoch()}}}) {
+			t.Errorf("held %v, lost %v", l.Held(), a.hub.losses())
+		}
+		if _, err := d.Lookup(t.Context(), "s"); err != ErrNoOwner {
+			t.Errorf("the old ownership is still recorded: %v", err)
+		}
+		if next := a.claim(t, "s"); next.Epoch() <= later {
+			t.Errorf("the next epoch is %d, want one after %d", next.Epoch(), later)
+		}
+	})
 }
 
 // A claim says whether the publisher is away.

@@ -132,6 +132,15 @@ func (t *ownerTable) seen(name string) uint64 {
 	return 0
 }
 
+// noteEpoch records that a stream had an owner with the given epoch. The next claim of this node
+// then gets a greater epoch.
+func (t *ownerTable) noteEpoch(name string, epoch uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(name)
+	r.seen = max(r.seen, epoch)
+}
+
 func (t *ownerTable) wake(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

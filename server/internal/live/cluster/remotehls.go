@@ -202,8 +202,8 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// fetchFormer is like fetchFrom, for a former owner, which may be dead. Unless the request waits for
-// the next segment or part, fetchFormer gives up after ownerWait.
+// fetchFormer is like fetchFrom, for a former owner, which may be dead. Unless the request waits
+// for the next segment or part, fetchFormer gives up after ownerWait.
 func (h *RemoteHLS) fetchFormer(ctx context.Context, former Owner, q *HLSRequest) (Object, error) {
 	if !q.Blocks {
 		var cancel context.CancelFunc

@@ -294,9 +294,9 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 	}
 }
 
-// An owner that has lost Redis cannot store its segments, and after a while it is no longer known as
-// the owner. Players get its playlist, and not the old one in the store. If it does not answer, they
-// get the one in the store.
+// An owner that has lost Redis cannot store its segments, and after a while it is no longer known
+// as the owner. Players get its playlist, and not the old one in the store. If it does not answer,
+// they get the one in the store.
 func TestHLSOfAnOwnerWithoutRedis(t *testing.T) {
 	store := redisSegments(t, redistest.Shared(t), time.Minute)
 	store.SaveState("cam", 7, []byte(`{"Target":2000000000,"Part":200000000,`+

@@ -46,8 +46,8 @@ var (
 // HeaderProof carries the proofs:
 //   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge is a text that the receiver has
 //     sent in an earlier response, or "-" if there was none. The nonce is a random text from the
-//     sender. If the request is sent to the owner of a stream, EPOCH is the epoch of the ownership.
-//     Otherwise it is 0.
+//     sender. If the request is sent to the owner of a stream, EPOCH is the greatest epoch of the
+//     stream that the sender knows. Otherwise it is 0.
 //   - If the challenge is not valid, the response has the status 401 and carries a new challenge.
 //   - If the MAC of the request is correct, the response carries only "MAC".
 //
@@ -85,8 +85,8 @@ func NewSecret(token, self string) *Secret {
 }
 
 // Sign adds two headers to a request: the address of this node, and the proof that this node knows
-// the cluster's token. The parameter epoch is the epoch of the receiver's ownership of the stream,
-// or 0 if the request requires no ownership.
+// the cluster's token. The parameter epoch is the greatest epoch of the stream that this node
+// knows, or 0 if the request requires no ownership.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -186,6 +186,16 @@ func (s *Secret) Admit(header http.Header, req *http.Request) Verdict {
 	}
 	header.Set(HeaderProof, s.mac("server", s.self, p, req, req.RequestURI))
 	return Proved
+}
+
+// EpochOf returns the epoch in a request that Admit has found to be Proved. It returns 0 if the
+// request has no epoch.
+func EpochOf(req *http.Request) uint64 {
+	p, _, _ := parseProof(req.Header.Get(HeaderProof))
+	if epoch, err := strconv.ParseUint(p.epoch, 10, 64); err == nil && epoch <= maxEpoch {
+		return epoch
+	}
+	return 0
 }
 
 // A proof is the value of HeaderProof in a request, without the MAC.

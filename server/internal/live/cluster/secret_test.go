@@ -18,7 +18,8 @@ import (
 type provingNode struct {
 	*httptest.Server
 	secret *Secret
-	served atomic.Int32 // number of accepted requests
+	served atomic.Int32  // number of accepted requests
+	epoch  atomic.Uint64 // of the last accepted request
 	seen   chan http.Header
 }
 
@@ -29,6 +30,7 @@ func newProvingNode(t *testing.T, token string) *provingNode {
 		n.seen <- r.Header.Clone()
 		switch n.secret.Admit(w.Header(), r) {
 		case Proved:
+			n.epoch.Store(EpochOf(r))
 			n.served.Add(1)
 			_, _ = io.WriteString(w, "streams")
 		case Challenged:
@@ -75,6 +77,9 @@ func TestNodesProveTheirSecret(t *testing.T) {
 			err != nil {
 			t.Errorf("request %d took %d, want %d: %v", i, n, want, err)
 		}
+	}
+	if epoch := node.epoch.Load(); epoch != 3 {
+		t.Errorf("the requests are for epoch %d, want 3", epoch)
 	}
 	if !asks.Proven(node.URL) {
 		t.Error("the node has proved nothing")
