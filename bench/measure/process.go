@@ -74,8 +74,9 @@ const Millrace = "server/cmd/millrace"
 // file in dir. If the file already exists, Build does not compile it again. The parameter path is
 // the directory of the package, relative to the root of the repository. Packages of bench are built
 // outside of the workspace. Packages of the server are built in the workspace, with the dependency
-// versions that users of the server get.
-func Build(ctx context.Context, dir, path string) (string, error) {
+// versions that users of the server get. env has additional environment variables for the compiler,
+// in the form NAME=VALUE.
+func Build(ctx context.Context, dir, path string, env ...string) (string, error) {
 	out := filepath.Join(dir, filepath.Base(path))
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
@@ -93,7 +94,7 @@ func Build(ctx context.Context, dir, path string) (string, error) {
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-C",
 		filepath.Join(strings.TrimSpace(string(root)), path), "-o", out, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", workspace)
+	build.Env = append(append(os.Environ(), "CGO_ENABLED=0", workspace), env...)
 	if msg, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", path, err, msg)
 	}

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,9 @@ func (t *target) recordQuietPoint(ctx context.Context) error {
 		after, err = t.sample(ctx)
 	}
 	if err == nil {
+		err = t.checkLeaks(ctx)
+	}
+	if err == nil {
 		err = t.proc.complaint()
 	}
 	if dead := t.proc.alive(); err != nil && dead != nil {
@@ -226,6 +230,22 @@ func (t *target) collectGarbage(ctx context.Context) error {
 		_, err := io.Copy(io.Discard, r)
 		return err
 	})
+}
+
+// checkLeaks returns an error if goroutines of the server wait for something that cannot happen any
+// more. If the server was built without the profile of leaked goroutines, it does nothing.
+func (t *target) checkLeaks(ctx context.Context) error {
+	err := t.ask(ctx, "/debug/pprof/goroutineleak?debug=1", func(r io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(r, 1<<20))
+		if err == nil && !bytes.HasPrefix(text, []byte("goroutineleak profile: total 0\n")) {
+			err = fmt.Errorf("leaked goroutines:\n%s", text)
+		}
+		return err
+	})
+	if status, ok := errors.AsType[*statusError](err); ok && status.status == http.StatusNotFound {
+		return nil
+	}
+	return err
 }
 
 // sample measures the resource use of the server. It reads the server's metrics and goroutine

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/httpflv"
-	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
@@ -50,7 +49,7 @@ func must(err error) {
 }
 
 func TestSoak(t *testing.T) {
-	program, err := measure.Build(t.Context(), t.TempDir(), measure.Millrace)
+	program, err := buildServer(t.Context(), t.TempDir())
 	must(err)
 	for name, test := range map[string]func(t *testing.T, program string){
 		"faults": faultsAreFound, "exit status": exitStatusIsFound, "nothing": nothingIsFound,
@@ -94,6 +93,7 @@ func faultsAreFound(t *testing.T, program string) {
 		"status":        `status 500: as a fault`,
 		"log":           `its log says: .*something is wrong`,
 		"goroutine":     `goroutines: \d+ at quiet point \d, after \d+`,
+		"leak":          `leaked goroutines:\n(.*\n)*.* total [1-9]`,
 		"descriptor":    `descriptors: \d+ at quiet point \d, after \d+`,
 		"busy":          `1 streams, viewers, downloads and uploads are in progress, says the server`,
 	} {
@@ -291,6 +291,8 @@ func (d *faulty) spoil(res *http.Response) error {
 		return d.replace(res, `"frames":\s*(\d+)`, 1)
 	case d.fault == "goroutine" && path == "/debug/pprof/goroutine":
 		return d.replace(res, `total (\d+)`, int(d.asked.Load()))
+	case d.fault == "leak" && path == "/debug/pprof/goroutineleak":
+		return d.replace(res, `total (\d+)`, 1)
 	case d.fault == "busy" && path == "/metrics":
 		return d.replace(res, `\nmillrace_blobs_uploads (\d+)`, 1)
 	}
