@@ -14,7 +14,8 @@ const maxFailures = 20
 // A Check collects the changes of owners in Redis and the frames that clients receive, and compares
 // them with the promises of a cluster. Any goroutine may call its methods.
 type Check struct {
-	book *logBook
+	book         *logBook
+	silentOwners bool // a silent publisher keeps its stream
 
 	mu   sync.Mutex
 	calm bool // nothing may be lost now
@@ -53,18 +54,6 @@ func (c *Counts) add(o *Counts) {
 	c.Claims += o.Claims
 	c.Restored += o.Restored
 	c.Ends += o.Ends
-}
-
-// A session is a connection of a publisher.
-type session struct {
-	id     int
-	stream string
-	node   string
-	epoch  uint64 // the latest epoch that the node got while the session lasted; 0: none
-	sent   int    // number of frames
-	ended  bool
-	// The first keyframe. A viewer of a stream that has had no keyframe begins before it.
-	firstKey int
 }
 
 // owners has the history of a stream's owner.
@@ -110,13 +99,13 @@ func (c *Check) clockWentBack(by time.Duration) {
 	c.epochsRepeat = time.Now().Add(by)
 }
 
-// dataLost records that Redis has lost data. If it had just granted a claim, the node may not have
-// got the reply, and then does not know the epoch.
+// dataLost records that Redis has lost data. If it had granted a claim a short time before, the
+// node may not have got the reply, and then does not know the epoch.
 func (c *Check) dataLost() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.streams {
-		if time.Since(o.given) < lease {
+		if time.Since(o.given) < claimTime {
 			o.lost = o.last.Epoch
 		}
 	}
@@ -166,7 +155,7 @@ func (c *Check) ownerChanged(e OwnerChange) {
 	}
 	o.most = max(o.most, e.Epoch)
 	for _, s := range c.sessions {
-		if !s.ended && s.stream == e.Stream && "http://"+s.node+":"+mainPort == e.Node {
+		if s.ended.IsZero() && s.stream == e.Stream && addressOf(s.node) == e.Node {
 			s.epoch = e.Epoch
 		}
 	}
@@ -177,39 +166,6 @@ func (c *Check) endsOf(stream string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.owners(stream).ends
-}
-
-// newSession begins a session of a publisher. known says that the node still has the ownership that
-// Redis last recorded, if it was its own.
-func (c *Check) newSession(stream, node string, known bool) *session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := &session{id: len(c.sessions), stream: stream, node: node}
-	if o := c.owners(stream); known && !o.last.GivenUp && o.last.Node == "http://"+node+":"+mainPort {
-		s.epoch = o.last.Epoch
-	}
-	c.sessions = append(c.sessions, s)
-	c.counts.Sessions++
-	return s
-}
-
-func (c *Check) begin(s *session, firstKey int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.firstKey = firstKey
-}
-
-func (c *Check) sent(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.sent++
-	c.counts.Frames++
-}
-
-func (c *Check) sessionEnded(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.ended = true
 }
 
 // A watch describes the frames that one connection of a viewer has received.

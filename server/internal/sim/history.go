@@ -124,6 +124,7 @@ func Play(seed uint64) *Result {
 	w.redis.skew = time.Duration(random.IntN(4000)-2000) * time.Millisecond
 	takeover := []live.Takeover{live.TakeoverAlways, live.TakeoverAlways, live.TakeoverStalled,
 		live.TakeoverNever}[random.IntN(4)]
+	w.check.silentOwners = takeover == live.TakeoverNever
 	w.stored = random.IntN(2) == 0
 	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed, takeover,
 		w.stored, w.redis.skew)
@@ -182,6 +183,7 @@ func (w *world) play(random *rand.Rand) {
 		w.players = append(w.players, p)
 		clients.Go(func() { p.run(ctx) })
 	}
+	clients.Go(func() { w.watchOver(ctx) })
 	for _, p := range phases {
 		time.Sleep(time.Until(w.book.start.Add(p.from)))
 		w.setCalm(false)
@@ -223,12 +225,41 @@ func (w *world) judge(until time.Duration) {
 	w.judgeServed()
 }
 
+// watchOver checks, also while there are faults, that viewers get fresh frames. It returns when ctx
+// ends. A node serves its own publisher's stream whatever happens elsewhere. It serves the stream
+// of another node if no fault affects the two nodes and Redis.
+func (w *world) watchOver(ctx context.Context) {
+	unaffected := func(node string, d time.Duration) bool {
+		return !w.disturbed(node, time.Now().Add(-d))
+	}
+	for ; ctx.Err() == nil; wait(ctx, 500*time.Millisecond) {
+		for _, v := range w.viewers {
+			owner, since := w.check.publishing(v.stream)
+			settle := recovery
+			if owner != v.node {
+				settle += 3 * time.Second
+			}
+			served := owner != "" && time.Since(since) > settle && unaffected(owner, settle) &&
+				(owner == v.node || unaffected(v.node, settle) && unaffected("redis", settle))
+			if late := w.lateness(v); served && late > 3*time.Second && !v.reported {
+				v.reported = true
+				w.check.fail("%s: %s of %s is not served at %s, the newest frame is %v old", v.name,
+					v.stream, owner, v.node, late)
+			}
+		}
+	}
+}
+
+// lateness returns how old the newest frame of a viewer is.
+func (w *world) lateness(v *viewer) time.Duration {
+	return time.Since(w.book.start) - time.Duration(v.newest.Load())*time.Millisecond
+}
+
 // judgeServed checks that every viewer gets fresh frames.
 func (w *world) judgeServed() {
-	now := ms(time.Since(w.book.start))
 	for _, v := range w.viewers {
-		if late := now - v.newest.Load(); late > 2000 {
-			w.check.fail("%s: %s is not served at %s, the newest frame is %d ms old", v.name, v.stream,
+		if late := w.lateness(v); late > 2*time.Second {
+			w.check.fail("%s: %s is not served at %s, the newest frame is %v old", v.name, v.stream,
 				v.node, late)
 		}
 	}

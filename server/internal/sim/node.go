@@ -38,6 +38,9 @@ type Node struct {
 	running sync.WaitGroup     // all servers so far, including servers in their shutdown
 }
 
+// addressOf returns the address of a node for other nodes.
+func addressOf(name string) string { return "http://" + name + ":" + mainPort }
+
 // NewNode returns a node that does not run yet. Each line of its log goes to log.
 func NewNode(h *Host, cfg NodeConfig, log *logBook) *Node {
 	return &Node{host: h, cfg: cfg, log: log}
@@ -49,7 +52,7 @@ func (n *Node) Start() error {
 	cfg.Listen, cfg.RTMP = n.host.name+":"+mainPort, n.host.name+":"+rtmpPort
 	cfg.PublishToken = publishToken
 	cfg.Cluster, cfg.ClusterToken = "redis://"+RedisAddress, "cluster"
-	cfg.Advertise = "http://" + n.host.name + ":" + mainPort
+	cfg.Advertise = addressOf(n.host.name)
 	cfg.ClusterLease, cfg.Takeover = n.cfg.Lease, n.cfg.Takeover
 	cfg.PublishTimeout, cfg.StallTimeout = 10*time.Second, 10*time.Second
 	cfg.DrainTimeout = 2 * time.Second

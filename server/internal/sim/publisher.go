@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -110,6 +112,9 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 	d, err := open(conn, s.stream)
 	if err != nil {
 		_ = conn.Close()
+		if strings.Contains(err.Error(), "BadName") {
+			p.dismissed(s, "this name has a publisher already")
+		}
 		return err
 	}
 	p.world.book.addf(p.who(), "session %d begins at %s", s.id, node)
@@ -137,6 +142,7 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 		case <-timer.C:
 		case <-d.ended():
 			timer.Stop()
+			p.dismissed(s, d.reason())
 			return fmt.Errorf("the server answers: %s", d.reason())
 		case <-ctx.Done():
 			timer.Stop()
@@ -171,6 +177,14 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 			return fmt.Errorf("the encoder breaks off")
 		}
 	}
+}
+
+func (p *publisher) dismissed(s *session, reason string) {
+	p.world.check.dismissed(s, reason, func(address string, d time.Duration) bool {
+		return slices.ContainsFunc(p.world.names, func(name string) bool {
+			return addressOf(name) == address && p.world.disturbed(name, time.Now().Add(-d))
+		})
+	})
 }
 
 // An httpDoor publishes FLV with a chunked body.

@@ -68,8 +68,8 @@ func (c *Check) sessionEnded(s *session) {
 // reports whether a fault has affected the node with an address in the last time d.
 //
 // A publisher makes way only for another one that sends, or for the owner that Redis had when the
-// session began. It is refused only because of another one that has sent something a short time ago.
-// With --takeover never, the other publisher may also be silent.
+// session began. It is refused only because of another one that has sent something a short time
+// ago. With --takeover never, the other publisher may also be silent.
 //
 // A claim may reach Redis late, up to claimTime, if its node has lost Redis, or has ended.
 func (c *Check) dismissed(s *session, reason string,
@@ -77,21 +77,21 @@ func (c *Check) dismissed(s *session, reason string,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calm {
-		c.failLocked("session %d of %s ended at %s without a fault: %s", s.id, s.stream, s.node, reason)
+		c.failLocked("session %d of %s ended at %s without a fault: %s", s.id, s.stream, s.node,
+			reason)
 		return
 	}
 	refused := strings.Contains(reason, "already")
-	if disturbed(addressOf(s.node), time.Since(s.began)) || !refused && !strings.Contains(reason, "409") &&
-		!strings.Contains(reason, "BadName") {
+	replaced := !refused && (strings.Contains(reason, "409") || strings.Contains(reason, "BadName"))
+	owner := c.owners(s.stream)
+	switch {
+	case !refused && !replaced, disturbed(addressOf(s.node), time.Since(s.began)),
+		replaced && (owner.given.Before(s.began) || disturbed(owner.last.Node, claimTime)):
 		return
 	}
 	since := s.began.Add(-500 * time.Millisecond)
 	if refused {
 		since = s.began.Add(-recovery)
-	}
-	owner := c.owners(s.stream)
-	if !refused && (owner.given.Before(s.began) || disturbed(owner.last.Node, claimTime)) {
-		return
 	}
 	for _, o := range c.sessions {
 		connected := o.ended.IsZero()
@@ -105,8 +105,9 @@ func (c *Check) dismissed(s *session, reason string,
 		s.node, reason)
 }
 
-// publishing returns the node at which a stream has its publisher, and since when this publisher has
-// sent without a pause and no other one has sent anything. If the publisher is silent at present, node is "".
+// publishing returns the node at which a stream has its publisher, and since when this publisher
+// has sent without a pause and no other one has sent anything. If the publisher is silent at
+// present, node is "".
 func (c *Check) publishing(stream string) (node string, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,6 +33,8 @@ type viewer struct {
 	client *Process
 
 	newest atomic.Int64 // when the newest frame that it has got was sent; see frame.sent
+	// reported is set when a failure to serve the viewer was reported. Only watchOver uses it.
+	reported bool
 }
 
 // run watches until ctx ends.
