@@ -61,9 +61,12 @@ type owners struct {
 	epochs map[uint64]string // each epoch's node
 	given  time.Time         // when the last epoch was given
 	lost   uint64            // see dataLost; 0: none
-	last   OwnerChange
-	most   uint64
-	ends   int // how often an owner has given up the stream
+	// The greatest epoch that each node certainly knows, by its address: one of which it has served
+	// a frame since its last start.
+	known map[string]uint64
+	last  OwnerChange
+	most  uint64
+	ends  int // how often an owner has given up the stream
 }
 
 func newCheck(book *logBook) *Check {
@@ -92,6 +95,15 @@ func (c *Check) setCalm(calm bool) {
 	c.calm = calm
 }
 
+// nodeStarted records that a new process of a node begins, which knows nothing.
+func (c *Check) nodeStarted(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.streams {
+		delete(o.known, addressOf(name))
+	}
+}
+
 // clockWentBack records that a server of Redis has taken over whose clock is behind.
 func (c *Check) clockWentBack(by time.Duration) {
 	c.mu.Lock()
@@ -114,14 +126,15 @@ func (c *Check) dataLost() {
 func (c *Check) owners(stream string) *owners {
 	o := c.streams[stream]
 	if o == nil {
-		o = &owners{epochs: make(map[uint64]string)}
+		o = &owners{epochs: make(map[uint64]string), known: make(map[string]uint64)}
 		c.streams[stream] = o
 	}
 	return o
 }
 
 // ownerChanged checks a change of an owner in Redis. An epoch belongs to one node, and the epoch of
-// a claim is greater than all earlier ones, except after clockWentBack.
+// a claim is greater than all earlier ones. After clockWentBack, it is at least greater than those
+// that the node knows.
 func (c *Check) ownerChanged(e OwnerChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +147,8 @@ func (c *Check) ownerChanged(e OwnerChange) {
 	case e.Restored && !known:
 		c.failLocked("%s: %s has restored epoch %d, which was never given", e.Stream, e.Node,
 			e.Epoch)
-	case !e.Restored && !e.GivenUp && e.Epoch <= o.most && time.Now().After(c.epochsRepeat):
+	case !e.Restored && !e.GivenUp && (e.Epoch <= o.known[e.Node] || e.Epoch <= o.most &&
+		time.Now().After(c.epochsRepeat)):
 		c.failLocked("%s: %s got epoch %d after epoch %d", e.Stream, e.Node, e.Epoch, o.most)
 	}
 	o.last = e
@@ -172,6 +186,7 @@ func (c *Check) endsOf(stream string) int {
 type watch struct {
 	who    string
 	stream string
+	node   string // the address of the viewer's node
 	last   frame
 	any    bool
 	epoch  uint64 // the greatest epoch of a frame
@@ -234,6 +249,8 @@ func (c *Check) frame(w *watch, f frame) {
 		c.failLocked("%s: %v of epoch %d, after a frame of epoch %d", w.who, f, epoch, w.epoch)
 	}
 	w.epoch = max(w.epoch, epoch)
+	known := c.owners(w.stream).known
+	known[w.node] = max(known[w.node], epoch)
 	w.last, w.any = f, true
 }
 

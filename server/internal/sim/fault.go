@@ -82,6 +82,7 @@ func onRedis(f func(w *world, d *disruption) (end func())) func(*world, *disrupt
 }
 
 func (w *world) restart(n *Node) {
+	w.check.nodeStarted(n.host.name)
 	if err := n.Start(); err != nil {
 		w.check.fail("%s does not start: %v", n.host.name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -57,7 +58,15 @@ func (n *Node) Start() error {
 	cfg.PublishTimeout, cfg.StallTimeout = 10*time.Second, 10*time.Second
 	cfg.DrainTimeout = 2 * time.Second
 	process := n.host.Start()
-	cfg.Dial = process.Dial
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := process.Dial(ctx, network, address)
+		if _, limited := ctx.Deadline(); err == nil && !limited && address == RedisAddress {
+			// The connection is for events. When the node ends, go-redis must not wait for a reply
+			// while it holds the mutex that its method Close needs: the bubble would stand still.
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
 	if n.cfg.Segments {
 		cfg.Segments = "redis"
 	}

@@ -91,7 +91,7 @@ func (c *Check) dismissed(s *session, reason string,
 	}
 	since := s.began.Add(-500 * time.Millisecond)
 	if refused {
-		since = s.began.Add(-recovery)
+		since = s.began.Add(-claimTime)
 	}
 	for _, o := range c.sessions {
 		connected := o.ended.IsZero()

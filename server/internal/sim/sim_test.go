@@ -142,6 +142,10 @@ var failedSeeds = []struct {
 	{60064, "dates overlap after a takeover, because the open segment began after a pause"},
 	{30124, "a node goes on reading from an owner that is gone"},
 	{10, "frames are repeated after a refused publisher"},
+	{1795798067402, "a node that was replaced restores its ownership in an empty Redis"},
+	{200071, "a node whose publisher has left takes a stream whose lease has expired"},
+	{3110, "a node goes on reading from a dead owner after an outage of Redis"},
+	{6453, "a request whose player has left keeps a processor busy"},
 }
 
 // A fault that a history has found does not come back.

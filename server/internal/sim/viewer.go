@@ -129,7 +129,7 @@ func (v *viewer) openRTMP(conn net.Conn) (next func() (tag, error), err error) {
 
 // receive checks the frames until the connection ends.
 func (v *viewer) receive(conn net.Conn, next func() (tag, error)) error {
-	w := &watch{who: v.name, stream: v.stream, owned: -1}
+	w := &watch{who: v.name, stream: v.stream, node: addressOf(v.node), owned: -1}
 	_ = conn.SetReadDeadline(time.Now().Add(silence))
 	for {
 		t, err := next()

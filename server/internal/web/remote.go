@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -71,7 +72,9 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 		if err = s.serveHere(w, r, name, object); err == nil || !time.Now().Before(deadline) {
 			return err
 		}
-		sleep.For(ctx, 50*time.Millisecond) // the stream is beginning or ending on this node
+		if !sleep.For(ctx, 50*time.Millisecond) { // the stream is beginning or ending on this node
+			return context.Cause(ctx)
+		}
 	}
 	if err != nil {
 		stored, ok := s.cfg.Remote.Load(ctx, &q)

@@ -839,6 +839,32 @@ func TestOwnerThatChangedInAnOutage(t *testing.T) {
 	})
 }
 
+// In an outage, the lease of a stream's new owner expires. A node that asks for the owner before
+// the lease is renewed notices the owner soon afterwards.
+func TestOwnerWhoseLeaseExpiredInAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		edge := join(t, d, nodeC, always, testLease)
+		a.claim(t, "s")
+		edge.hub.want("s", true)
+		edge.Want("s")
+		p := edge.nextPull(t, testLease)
+		edge.net.set(unreachable)
+		edge.net.setDeaf(true)
+		b.claim(t, "s")
+		b.net.set(unreachable)
+		time.Sleep(2 * testLease)
+		edge.net.setDeaf(false)
+		edge.net.set(nil)
+		time.Sleep(testLease)
+		b.net.set(nil)
+		time.Sleep(testLease)
+		if p.ctx.Err() == nil {
+			t.Error("the node still reads from the owner before")
+		}
+	})
+}
+
 // The last owner of a stream is remembered until another node owns it, or until the last owner has
 // nothing left.
 func TestFormerOwner(t *testing.T) {

@@ -157,11 +157,14 @@ func (p *puller) setPulled(name string, pulled bool) {
 func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
 	for ctx.Err() == nil {
 		changed := p.owners.changed(name)
-		if o, err := p.finder.Owner(ctx, name); err == nil && o.Epoch > epoch {
+		o, err := p.finder.Owner(ctx, name)
+		if err == nil && o.Epoch > epoch {
 			stop()
 		}
 		var again <-chan time.Time
-		if !p.finder.client.Reachable() { // then Owner does not notice that the owner has changed
+		// Ask again if Owner cannot notice a change, or if there is no owner: after an outage, an
+		// owner whose lease has expired renews it without an event.
+		if err != nil || !p.finder.client.Reachable() {
 			again = time.After(p.leaseTime/attempts/2 + rand.N(p.leaseTime/attempts))
 		}
 		select {
