@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"time"
 
 	"github.com/millrace-io/millrace/server/internal/conn/limit"
 	"github.com/millrace-io/millrace/server/internal/live/fanout"
@@ -30,12 +29,8 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// reconnectWait limits how long AskToReconnect waits. A publisher leaves at its next keyframe, and
-// an encoder should send a keyframe every two seconds.
-const reconnectWait = 2 * time.Second
-
 // AskToReconnect asks the publishers that support it to reconnect to another server. It then waits
-// until they have left, ctx ends, or reconnectWait is over.
+// until they have left, or ctx ends. A publisher leaves at its next keyframe.
 func (h *Hub) AskToReconnect(ctx context.Context) {
 	var asked []*claim
 	h.mu.Lock()
@@ -50,8 +45,6 @@ func (h *Hub) AskToReconnect(ctx context.Context) {
 		return
 	}
 	h.log.Info("publishers are asked to connect again", "publishers", len(asked))
-	ctx, cancel := context.WithTimeout(ctx, reconnectWait)
-	defer cancel()
 	for _, c := range asked {
 		select {
 		case <-c.ctx.Done():

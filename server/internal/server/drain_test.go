@@ -11,23 +11,43 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
+// A reconnectingClient is an RTMP publisher of TestPublishersAreAskedToConnectAgain.
+type reconnectingClient struct {
+	name   string
+	tls    bool
+	caps   float64 // the property capsEx of the request to connect
+	stays  bool    // it does not leave when it is asked
+	status string  // how the server ends it
+}
+
 // A server that shuts down asks RTMP publishers that support it to reconnect, over TCP and TLS, and
 // accepts their data until they do. Other publishers are disconnected.
 func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 	t.Parallel()
-	const request = "NetConnection.Connect.ReconnectRequest"
 	cert, key := writeCertificate(t, t.TempDir(), 1)
-	f := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	f := serveRTMP(t, func(c *Config) {
+		c.TLSCert, c.TLSKey, c.DrainTimeout = cert, key, testTimeout
+	})
+	f.reconnectWait = testTimeout // the clients leave as soon as a busy machine lets them
+	f.askToReconnect([]reconnectingClient{{"plain", false, 1, false, "200"},
+		{"over-tls", true, 15, false, "200"}, {"old", false, 6, true, "503"}})
+}
+
+// A publisher that does not reconnect is disconnected after a while.
+func TestPublisherThatDoesNotReconnect(t *testing.T) {
+	t.Parallel()
+	f := serveRTMP(t, func(c *Config) { c.DrainTimeout = testTimeout })
+	f.askToReconnect([]reconnectingClient{{"stays", false, 1, true, "503"}})
+}
+
+// askToReconnect stops the server while clients publish, and checks how they end.
+func (f *rtmpFixture) askToReconnect(list []reconnectingClient) {
+	t := f.T
+	const request = "NetConnection.Connect.ReconnectRequest"
 	sample := sampleTags()
 	var clients sync.WaitGroup
 	defer clients.Wait()
-	for _, tt := range []struct {
-		name  string
-		tls   bool
-		caps  float64
-		stays bool
-	}{{"plain", false, 1, false}, {"over-tls", true, 15, false}, {"stays", false, 1, true},
-		{"old", false, 6, true}} {
+	for _, tt := range list {
 		var conn net.Conn = dial(t, f.rtmp, 0)
 		if tt.tls {
 			conn = tls.Client(dial(t, f.rtmps, 0), &tls.Config{InsecureSkipVerify: true})
@@ -73,8 +93,7 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 		})
 	}
 	f.stop()
-	for name, status := range map[string]string{"plain": "200", "over-tls": "200", "stays": "503",
-		"old": "503"} {
-		f.Logged("publisher ended", "stream="+name+" ", "status="+status)
+	for _, tt := range list {
+		f.Logged("publisher ended", "stream="+tt.name+" ", "status="+tt.status)
 	}
 }

@@ -143,6 +143,10 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
+// reconnectWait limits how long shutDown waits for publishers that were asked to reconnect to another
+// server. They leave at their next keyframe, and an encoder should send one every two seconds.
+const reconnectWait = 2 * time.Second
+
 // shutDown ends the publishers, viewers and transfers in an order that loses no data. The
 // publishers end first. The viewers end after they have received the remaining frames. Downloads
 // may finish in the meantime. After --drain-timeout, the remaining viewers and downloads are ended.
@@ -154,7 +158,9 @@ func (s *Server) shutDown(servers []*http.Server) {
 	defer cancel()
 	s.drain()
 	s.node.drain()
-	s.hub.AskToReconnect(ctx)
+	asking, stop := context.WithTimeout(ctx, s.reconnectWait)
+	s.hub.AskToReconnect(asking)
+	stop()
 	s.hub.Close()
 	// The recordings are closed in parallel, without waiting for viewers, because a process that
 	// replaces this one waits for the directory of recordings.

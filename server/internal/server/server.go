@@ -52,6 +52,8 @@ type Server struct {
 
 	draining context.Context // ends when the shutdown begins
 	drain    context.CancelFunc
+
+	reconnectWait time.Duration // see the constant reconnectWait; longer in tests
 }
 
 // New returns a server, or an error if the configuration cannot be used. The caller must call Serve
@@ -64,7 +66,8 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = lock.Logger(cfg.Log)
-	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now(), origins: new(access.Origins)}
+	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now(), origins: new(access.Origins),
+		reconnectWait: reconnectWait}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.origins.Set(cfg.origins())
 	s.refusals = access.NewRefusals(cfg.Log, s.origins, cfg.Hook != "")

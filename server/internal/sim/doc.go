@@ -8,8 +8,8 @@
 //   - history.go plays one history: the clients, the two phases of faults, and the end. fault.go
 //     has the kinds of faults.
 //   - publisher.go, viewer.go and player.go are the clients, over HTTP, RTMP (rtmp.go) and HLS.
-//   - check.go checks the frames of viewers and the owners in Redis, throughout the history. Each
-//     frame says which publisher has sent it (media.go).
+//   - check.go checks the frames of viewers and the owners in Redis, throughout the history, and
+//     sessions.go the publishers. Each frame says which publisher has sent it (media.go).
 //   - node.go runs a server, which can be killed, suspended and upgraded.
 //   - redis.go is the simulated Redis. It runs no Lua: scripts.go has the scripts in Go, and a test
 //     compares them with a real Redis.
