@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,6 +102,15 @@ func (w *world) disturbed(node string, since time.Time) bool {
 		}
 	}
 	return false
+}
+
+// disturbedBetween reports whether a fault of a node has begun in a span of time.
+func (w *world) disturbedBetween(from, to time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.disturbance, func(d disturbance) bool {
+		return slices.Contains(w.names, d.node) && !d.from.Before(from) && d.from.Before(to)
+	})
 }
 
 // A Result says how a history went.

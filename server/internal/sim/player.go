@@ -17,6 +17,10 @@ import (
 // out of reach: until the next part is stored, and then until a new owner has made a playlist.
 const storeTime = 10 * time.Second
 
+// saveTime is how long after players an owner may store a part. If it ends before, players may get
+// an older playlist from the store.
+const saveTime = 100 * time.Millisecond
+
 // playerTime is how long a server may take to answer a player: as long as the player waits for the
 // stream, and then for a last attempt to reach its owner.
 const playerTime = 20 * time.Second
@@ -56,6 +60,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		epoch   string    // of the playlist
 		ends    int       // see Check.endsOf
 		changed time.Time // when the playlist last changed
+		got     time.Time // when the playlist was received
 		msn     uint64    // of the latest segment that was fetched
 		any     bool      // a segment was fetched
 	}
@@ -76,9 +81,11 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		p.world.check.playlist()
 		epoch, ends := epochOf(string(text)), p.world.check.endsOf(p.stream)
 		moved := epoch != last.epoch
-		if p.restarts(moved, time.Since(last.changed), ends != last.ends) {
+		if p.restarts(moved, time.Since(last.changed), ends != last.ends) ||
+			p.world.disturbedBetween(last.got, last.got.Add(saveTime)) {
 			rules, last.any, w = hlscheck.New(), false, nil
 		}
+		last.got = time.Now()
 		last.epoch, last.ends = epoch, ends
 		if before != string(text) {
 			last.changed = time.Now()
