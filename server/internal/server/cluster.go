@@ -212,6 +212,7 @@ func (n *clusterNode) admitNodes(refusals *access.Refusals, forNodes,
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
+		// The path of a pull ends with the name of the stream. Other paths name no stream.
 		if name, ok := strings.CutPrefix(r.URL.Path, streamname.Path); ok {
 			n.NoteEpoch(name, cluster.EpochOf(r))
 		}

@@ -143,8 +143,9 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// reconnectWait limits how long shutDown waits for publishers that were asked to reconnect to another
-// server. They leave at their next keyframe, and an encoder should send one every two seconds.
+// reconnectWait limits how long shutDown waits for publishers that were asked to reconnect to
+// another server. They leave at their next keyframe, and an encoder should send one every two
+// seconds.
 const reconnectWait = 2 * time.Second
 
 // shutDown ends the publishers, viewers and transfers in an order that loses no data. The

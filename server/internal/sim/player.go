@@ -17,8 +17,8 @@ import (
 // out of reach: until the next part is stored, and then until a new owner has made a playlist.
 const storeTime = 10 * time.Second
 
-// saveTime is how long after players an owner may store a part. If it ends before, players may get
-// an older playlist from the store.
+// saveTime is longer than an owner takes to store a part that players can already get. If the owner
+// ends before, players may get an older playlist from the store.
 const saveTime = 100 * time.Millisecond
 
 // playerTime is how long a server may take to answer a player: as long as the player waits for the

@@ -19,7 +19,7 @@ type session struct {
 	sent   int    // number of frames
 	began  time.Time
 	last   time.Time // when the last frame was sent, or the session began
-	steady time.Time // since when frames are sent without a long pause
+	steady time.Time // when the first frame after the last long pause was sent
 	ended  time.Time // zero: not yet
 	// The first keyframe. A viewer of a stream that has had no keyframe begins before it.
 	firstKey int

@@ -402,7 +402,10 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	for _, l := range late {
 		takeover := t.takeover
 		if silent, away := t.hub.Silent(l.name); away || silent >= live.StalledAfter {
-			if takeover = live.TakeoverNever; !t.mayClaimIdle(ctx, l.name) {
+			takeover = live.TakeoverNever
+			if ok, err := t.mayClaimIdle(ctx, l.name); err != nil {
+				return
+			} else if !ok {
 				continue
 			}
 		}
@@ -417,11 +420,14 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 // mayClaimIdle reports whether this node may claim a stream whose publisher has left or is silent.
 // Another node may have the publisher now, but its lease may have expired while the cluster's
 // directory did not answer. As long as the directory records no owner, this node therefore waits
-// for the duration of a lease, in which the other node renews its lease.
-func (t *leaseTable) mayClaimIdle(ctx context.Context, name string) bool {
+// for the duration of a lease, in which the other node renews its lease. An error means that the
+// directory cannot be reached.
+func (t *leaseTable) mayClaimIdle(ctx context.Context, name string) (bool, error) {
 	_, err := t.client.directory.Lookup(ctx, name)
-	t.client.noteAnswer(err)
-	return err == nil || errors.Is(err, ErrNoOwner) && t.client.answeredFor() >= t.client.leaseTime
+	if !t.client.noteAnswer(err) {
+		return false, err
+	}
+	return err == nil || t.client.answeredFor() >= t.client.leaseTime, nil
 }
 
 // revoke ends l and calls Hub.Lost. It is called when another node has become the owner of the

@@ -811,18 +811,26 @@ func TestPull(t *testing.T) {
 	})
 }
 
+// pullInAnOutage starts two nodes, b and edge. The node edge pulls the stream s from a third node,
+// and then loses the directory and its events.
+func pullInAnOutage(t *testing.T, d *memory) (b, edge *member, p *fakePull) {
+	t.Helper()
+	a := join(t, d, nodeA, always, testLease)
+	b, edge = join(t, d, nodeB, always, testLease), join(t, d, nodeC, always, testLease)
+	a.claim(t, "s")
+	edge.hub.want("s", true)
+	edge.Want("s")
+	p = edge.nextPull(t, testLease)
+	edge.net.set(unreachable)
+	edge.net.setDeaf(true)
+	return b, edge, p
+}
+
 // The owner of a stream changes while a node does not reach the directory. The node notices it soon
 // after the directory is back, even if the events come back before the answers.
 func TestOwnerThatChangedInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
-		edge := join(t, d, nodeC, always, testLease)
-		a.claim(t, "s")
-		edge.hub.want("s", true)
-		edge.Want("s")
-		p := edge.nextPull(t, testLease)
-		edge.net.set(unreachable)
-		edge.net.setDeaf(true)
+		b, edge, p := pullInAnOutage(t, d)
 		time.Sleep(2 * testLease)
 		l := b.claim(t, "s")
 		time.Sleep(testLease)
@@ -843,14 +851,7 @@ func TestOwnerThatChangedInAnOutage(t *testing.T) {
 // the lease is renewed notices the owner soon afterwards.
 func TestOwnerWhoseLeaseExpiredInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
-		edge := join(t, d, nodeC, always, testLease)
-		a.claim(t, "s")
-		edge.hub.want("s", true)
-		edge.Want("s")
-		p := edge.nextPull(t, testLease)
-		edge.net.set(unreachable)
-		edge.net.setDeaf(true)
+		b, edge, p := pullInAnOutage(t, d)
 		b.claim(t, "s")
 		b.net.set(unreachable)
 		time.Sleep(2 * testLease)
