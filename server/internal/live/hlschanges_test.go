@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,60 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 				if !tt.ends {
 					h.done(p, nil)
 				}
+			})
+		})
+	}
+}
+
+// A recording has all frames around a change of the codecs, even if a publisher sends the whole
+// stream at once. If the audio changes within a GOP, the frames up to the next keyframe are left out
+// and counted.
+func TestRecordingFollowsCodecChanges(t *testing.T) {
+	headers := [][]byte{flvTag(8, 0, []byte("\xaf\x00\x11\x90")),
+		flvTag(8, 0, []byte("\xaf\x00\x12\x10"))}
+	for _, tt := range []struct {
+		name    string
+		changes int
+		offset  int // number of tags from a keyframe to the change
+		left    int // number of frames that are left out
+	}{
+		{"once", 1, 0, 0},
+		{"in every GOP", 5, 0, 0},
+		{"within GOPs", 3, 4, 3 * 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec := &memoryRecorder{}
+				h := newHubTest(t, func(c *live.Config) {
+					c.PublisherReturn, c.HLS = 0, hlsDefaults
+					c.Record = func(string) live.Recorder { return rec }
+				})
+				sc := newScript(8, 5, 100) // GOPs of 10 tags
+				all := slices.Clone(sc.config)
+				for i, tag := range sc.tags {
+					if n := (i - tt.offset) / 10; n >= 1 && n <= tt.changes && i%10 == tt.offset {
+						all = append(all, headers[(n-1)%2])
+					}
+					all = append(all, tag)
+				}
+				p := h.publish(all...)
+				h.done(p, nil)
+				synctest.Wait()
+				h.AwaitRecorders()
+				if len(rec.inits) != 1+tt.changes {
+					t.Errorf("%d files, want %d", len(rec.inits), 1+tt.changes)
+				}
+				samples := 0
+				for _, stretch := range stretches(t, rec.all) {
+					samples += stretch.samples
+				}
+				if want := len(sc.tags) - tt.left; samples != want {
+					t.Errorf("%d frames are recorded, want %d", samples, want)
+				}
+				if n := h.Stats().Unstarted; n != int64(tt.left) {
+					t.Errorf("%d frames counted, want %d", n, tt.left)
+				}
+				h.Close()
 			})
 		})
 	}

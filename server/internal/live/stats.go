@@ -21,6 +21,7 @@ type Stats struct {
 	FramesIn  int64
 	GroupsCut int64 // GOPs that were too long to be kept whole
 	LeftOut   int64 // NAL units of length 0 and damaged video frames, which MP4 omits
+	Unstarted int64 // frames between a change of the codecs and the next keyframe, which MP4 omits
 
 	Pulled  int64 // bytes pulled from other nodes; also counted as bytes in
 	ToNodes int64 // bytes of streams sent to other nodes; also counted as bytes out
@@ -62,7 +63,7 @@ func (h *Hub) Stats() Stats {
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
 		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.forms.GroupsCut.Load(),
-		LeftOut:    c.forms.Damaged.Load(),
+		LeftOut: c.forms.Damaged.Load(), Unstarted: c.forms.Unstarted.Load(),
 		FramesLost: make(map[string]int64), Stats: c.forms.Fanout.Stats(),
 	}
 	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()

@@ -22,6 +22,9 @@ type Reporter interface {
 	// LeftOut reports that n more NAL units or video frames were left out of the MP4 because
 	// decoders fail on them.
 	LeftOut(n int64)
+	// Unstarted reports that n frames between a change of the codecs and the next keyframe were left
+	// out, because an MP4 file cannot begin with them.
+	Unstarted(n int)
 	// Refused reports that a tag of type t cannot be converted. why is the reason.
 	Refused(t flv.Type, why error)
 	// Missed reports frames that left the ring before the conversion could read them.

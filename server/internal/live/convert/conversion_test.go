@@ -20,8 +20,9 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 const header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
 // A testReport counts reports.
-type testReport struct{ leftOut, refused, missed int }
+type testReport struct{ leftOut, unstarted, refused, missed int }
 
+func (r *testReport) Unstarted(n int)              { r.unstarted += n }
 func (r *testReport) LeftOut(n int64)              { r.leftOut += int(n) }
 func (r *testReport) Refused(flv.Type, error)      { r.refused++ }
 func (r *testReport) Missed(lost broadcast.Missed) { r.missed += lost.Frames }
@@ -122,7 +123,7 @@ func TestConversions(t *testing.T) {
 	for name, convert := range map[string]func(Source, Reporter, *broadcast.Ring) *Conversion{
 		"RTMP": RTMP,
 		"MP4": func(source Source, report Reporter, out *broadcast.Ring) *Conversion {
-			return MP4(source, report, out, 1<<20)
+			return MP4(source, report, out, 1<<20, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestPauseIsRemovedFromMP4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, out := newTestStream(t), broadcast.New()
 		view := out.Cursor(broadcast.FromHead(), broadcast.BatchFrames(1))
-		c := MP4(s.source(), &testReport{}, out, 1<<20)
+		c := MP4(s.source(), &testReport{}, out, 1<<20, nil)
 		ended := make(chan error)
 		go func() { ended <- c.Run(t.Context()) }()
 		s.tick = time.Sleep
@@ -281,7 +282,7 @@ func TestConversionEnds(t *testing.T) {
 func TestNoMP4(t *testing.T) {
 	s, out := newTestStream(t), broadcast.New()
 	defer out.Close()
-	c := MP4(s.source(), &testReport{}, out, 1<<20)
+	c := MP4(s.source(), &testReport{}, out, 1<<20, nil)
 	s.publish(flv.TypeAudio, []byte("\x2fmp3"))
 	s.facts.Describe(flv.Tag{Type: flv.TypeAudio, Codec: flv.MP3}, "")
 	s.facts.Settled.Store(true)

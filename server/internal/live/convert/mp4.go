@@ -17,6 +17,7 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
+	next     func(init *millrace.Chain) *broadcast.Ring // see MP4
 	// Number of bytes of tags that were read since the last fragment was completed, including the
 	// tag that completed that fragment.
 	read    int
@@ -25,9 +26,7 @@ type mp4Maker struct {
 	fits    bool                   // a frame with a codec in heads has arrived
 	hope    flvstream.TrackTimer
 	refused error // error of the first tag that could not be in the file
-	// The codecs have changed. The file ends at the next tag with which a new file can start.
-	changed bool
-	fresh   bool  // a tag at which viewers can start has come since the latest sequence header
+	changed bool  // the next file begins with the next keyframe
 	tracks  int32 // Facts.TrackSet when the file began
 	leftOut int64 // the muxer's LeftOut at the latest report
 
@@ -62,8 +61,14 @@ const leastPause = 100
 // fragment as one frame to out, the ring of the MP4 viewers. The frame's Info is a *[Fragment]. The
 // argument keepBytes is the number of bytes that the ring keeps. The Conversion calls the methods
 // of report for tags and frames that it leaves out.
-func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
-	m := &mp4Maker{Conversion: newConversion(source, report, out),
+//
+// When the codecs change, the Conversion calls next with the new init segment, which next then
+// owns. next closes out, and returns the ring of the next file. The Conversion continues there, at
+// the next keyframe, or with the audio before the first keyframe. If next returns nil, Run returns
+// ErrNewInit at the next keyframe.
+func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64,
+	next func(init *millrace.Chain) *broadcast.Ring) *Conversion {
+	m := &mp4Maker{Conversion: newConversion(source, report, out), next: next,
 		heads: make(map[flv.Type]flv.Codec)}
 	m.maker = m
 	m.tracks = source.Facts.TrackSet.Load()
@@ -90,11 +95,7 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	if err == nil {
 		err = m.retime(&t, afterLoss)
 	}
-	starts := m.isStart(&t)
-	if m.fresh = m.fresh || starts; err == nil && m.changed && m.fresh {
-		err = ErrNewInit
-	}
-	if err == nil && starts && m.movie != nil && m.tracks != m.source.Facts.TrackSet.Load() {
+	if err == nil && m.isStart(&t) && m.movie != nil && m.tracks != m.source.Facts.TrackSet.Load() {
 		err = cmp.Or(m.finish(), ErrNewInit)
 	}
 	if err != nil {
@@ -105,7 +106,6 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	f, err := m.muxer.WriteTag(&m.fragment, t, tag)
 	if err == nil && t.SequenceHeader {
 		m.heads[t.Type] = t.Codec
-		m.fresh = false
 	}
 	if n := m.muxer.LeftOut(); n != m.leftOut {
 		m.report.LeftOut(n - m.leftOut)
@@ -215,25 +215,31 @@ type Fragment struct {
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
-// publishFragment adds the fragment that f describes to the output ring. Before the first fragment,
-// it sets the preamble of the ring, which every viewer gets first.
+// publishFragment adds the fragments of the muxer, which f describes, to the output ring. A new
+// init segment begins a file.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
-	m.changed = m.changed || f.NewInit && m.movie != nil
-	switch {
-	case m.changed && m.fresh:
-		return ErrNewInit
-	case m.changed: // a new file could begin only before the change, and would end at the change
-		m.fragment.Release()
-		return nil
-	}
-	if f.NewInit {
-		var head millrace.Chain
-		if err := m.muxer.AppendInit(&head); err != nil {
-			return err
+	parts := m.muxer.Parts()
+	// While video has stopped, viewers can start at audio fragments. If the stream had video
+	// before, the muxer does not set Key for audio fragments.
+	key := f.Key || m.gap.Open
+	if m.changed = m.changed || f.NewInit; m.changed {
+		if m.movie != nil && !key {
+			n := 0
+			for n < len(parts) && !parts[n].Key {
+				n++
+			}
+			m.leaveOut(parts[:n])
+			parts = parts[n:]
 		}
-		m.out.SetPreamble(&head)
-		movie := m.muxer.Movie()
-		m.movie = &movie
+		if len(parts) > 0 {
+			if err := m.beginFile(parts[0]); err != nil {
+				return err
+			}
+		}
+	}
+	if m.changed {
+		m.leaveOut(parts)
+		return nil
 	}
 	if n := m.fragment.Len(); m.read > 3*n+flvstream.MaxUnkept { // see flvstream.MaxUnkept
 		var c millrace.Chain
@@ -241,10 +247,7 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
-	// While video has stopped, viewers can start at audio fragments. If the stream had video
-	// before, the muxer does not set Key for audio fragments.
-	key := f.Key || m.gap.Open
-	for _, part := range m.muxer.Parts() {
+	for _, part := range parts {
 		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext &&
 			part.Sequence == f.Sequence}
 		var c millrace.Chain
@@ -255,5 +258,38 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		}
 		key = false
 	}
+	return nil
+}
+
+// leaveOut drops parts from the start of m.fragment.
+func (m *mp4Maker) leaveOut(parts []mp4.FragmentInfo) {
+	for _, part := range parts {
+		m.fragment.Discard(part.Size)
+		m.report.Unstarted(part.Pictures + part.Sounds)
+	}
+}
+
+// beginFile makes the muxer's init segment the preamble of the output ring, which every viewer gets
+// first, and resets m.changed. first is the first fragment of the file, at which viewers can start.
+//
+// If the ring already has a file, beginFile continues with the next ring. If there is no next ring,
+// beginFile returns ErrNewInit, unless first is audio before the first keyframe: a viewer who comes
+// again must find that keyframe.
+func (m *mp4Maker) beginFile(first mp4.FragmentInfo) error {
+	var init millrace.Chain
+	if err := m.muxer.AppendInit(&init); err != nil {
+		return err
+	}
+	if m.movie == nil {
+		m.out.SetPreamble(&init)
+	} else if out := m.next(&init); out != nil {
+		m.out = out
+	} else if first.Key || m.gap.Open {
+		return ErrNewInit
+	} else {
+		return nil
+	}
+	movie := m.muxer.Movie()
+	m.movie, m.changed = &movie, false
 	return nil
 }

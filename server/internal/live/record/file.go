@@ -49,7 +49,7 @@ func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSiz
 
 // createFile creates a media file for a stream, and writes the init segment to it. createFile
 // borrows init. The argument start is the time at which the first fragment arrived, and base is the
-// timestamp of that fragment in the stream.
+// timestamp of the earliest sample in the stream.
 func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())

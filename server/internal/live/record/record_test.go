@@ -178,6 +178,35 @@ func TestAgainstFFmpeg(t *testing.T) {
 	}
 }
 
+// A file begins with its earliest sample. That may be the audio of the second fragment.
+func TestFileStartsWithTheEarliestSample(t *testing.T) {
+	at := func(ms ...int) (list []entry) {
+		for _, n := range ms {
+			var e entry
+			if e.First = time.Duration(n) * time.Millisecond; n < 0 {
+				e = entry{init: 1}
+			}
+			list = append(list, e)
+		}
+		return list
+	}
+	for _, tt := range []struct {
+		entries []entry
+		want    int
+	}{
+		{at(5000), 5000},
+		{at(5000, 5040, 5080), 5000},
+		{at(5000, 4980, 5020), 4980},
+		{at(5000, 5040, 4900), 4900},
+		{at(5000, -1, 4900), 5000}, // another file
+		{at(5000, 100, 140), 5000}, // the time of the stream has restarted
+	} {
+		if got := startOf(tt.entries); got != time.Duration(tt.want)*time.Millisecond {
+			t.Errorf("start %v, want %d ms: %+v", got, tt.want, tt.entries)
+		}
+	}
+}
+
 // Each file begins at 0 for players, whatever the publisher's clock says. (In an earlier version,
 // players showed 1:01:40 for 100 s.)
 func TestBeginsAtZero(t *testing.T) {

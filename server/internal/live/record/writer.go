@@ -11,6 +11,10 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
+// maxEarlier limits how much earlier than the first fragment of a file the audio of a later fragment
+// may begin. If a fragment begins even earlier, the time of the stream has restarted.
+const maxEarlier = time.Second
+
 // A writer writes the queue of a Recording to files. Only the writer goroutine uses it.
 type writer struct {
 	cfg    *Config
@@ -59,7 +63,7 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 		case e.init > 0:
 			w.movie.Release()
 			c.CutTo(&w.movie, e.init)
-		case w.file == nil && !w.begin(e):
+		case w.file == nil && !w.begin(entries[i:]):
 			c.Discard(e.Size)
 			w.store.countLost(1, e.Size)
 		default:
@@ -85,22 +89,38 @@ func (w *writer) fileEnds(e *entry) bool {
 	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.mustEnd(w.file.next)
 }
 
-// begin starts a new file with the fragment e. It returns false if the file cannot begin with that
-// fragment, or cannot be created at present.
-func (w *writer) begin(e *entry) bool {
+// begin starts a new file with the first of the entries. It returns false if the file cannot begin
+// with that fragment, or cannot be created at present.
+func (w *writer) begin(entries []entry) bool {
+	e := &entries[0]
 	if !e.Key || w.movie.Len() == 0 || w.failing && w.cfg.now().Before(w.retryAt) {
 		return false
 	}
 	if w.broken != "" && !w.finish() {
 		return false
 	}
-	f, err := createFile(w.cfg, w.stream, e.at, e.First, &w.movie)
+	f, err := createFile(w.cfg, w.stream, e.at, startOf(entries), &w.movie)
 	if err != nil {
 		w.fail(err)
 		return false
 	}
 	w.file, w.counted = f, 0
 	return true
+}
+
+// startOf returns the time of the earliest sample of a file that begins with entries. If the first
+// fragment has only video, the audio of a later one may begin earlier.
+func startOf(entries []entry) time.Duration {
+	first := entries[0].First
+	for _, e := range entries[1:] {
+		if e.init > 0 || e.ends {
+			break
+		}
+		if e.First > first-maxEarlier {
+			first = min(first, e.First)
+		}
+	}
+	return first
 }
 
 // flush writes the pending fragments. If that fails, they are lost, and the file ends.

@@ -29,6 +29,7 @@ type Config struct {
 type Counters struct {
 	GroupsCut atomic.Int64 // GOPs that were too long to be kept completely
 	Damaged   atomic.Int64
+	Unstarted atomic.Int64                        // see Reporter.Unstarted of package convert
 	Lost      [broadcast.Refused + 1]atomic.Int64 // frames that viewers have lost, by reason
 	Fanout    fanout.Counters
 }

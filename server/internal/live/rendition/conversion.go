@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/live/convert"
@@ -14,20 +15,23 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
+// A conversion converts the live rendition of a Set to another format.
 type conversion struct {
 	*convert.Conversion
-	to *Rendition
+	set *Set
+	to  *Rendition // another one after each change of the codecs; see nextRendition
 }
 
-// newConversion returns a conversion from src, which is FLV, to dst. The caller must hold dst.mu.
-func newConversion(dst, src *Rendition) conversion {
+// newConversion returns a conversion from s.live, which is FLV, to dst. The caller must hold s.mu.
+func newConversion(s *Set, dst *Rendition) *conversion {
+	src := s.live
 	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.sourceCursor(),
 		MaxTag: dst.cfg.MaxTag,
 		Memory: dst.memory, Begun: dst.begun}
-	c := conversion{to: dst}
-	switch report := (&report{rendition: dst}); dst.format {
+	c := &conversion{set: s, to: dst}
+	switch report := (&report{conversion: c}); dst.format {
 	case MP4:
-		c.Conversion = convert.MP4(source, report, dst.ring, dst.cfg.KeepBytes)
+		c.Conversion = convert.MP4(source, report, dst.ring, dst.cfg.KeepBytes, c.nextRendition)
 	case RTMP:
 		c.Conversion = convert.RTMP(source, report, dst.ring)
 	default:
@@ -39,8 +43,8 @@ func newConversion(dst, src *Rendition) conversion {
 
 // run converts until the stream ends, ctx ends or the conversion fails. It returns the reason to
 // disconnect the viewers.
-func (c conversion) run(ctx context.Context) (why fanout.Reason) {
-	log, form := c.to.log, c.to.format.String()
+func (c *conversion) run(ctx context.Context) (why fanout.Reason) {
+	log, form := c.set.log, c.to.format.String()
 	defer func() {
 		if cause := recover(); cause != nil {
 			why = fanout.ConversionFailed
@@ -67,15 +71,51 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	return why
 }
 
+// nextRendition ends c.to, because the codecs have changed. The viewers of c.to get the remaining
+// frames. Its FragmentReaders continue in another rendition of the same format, which becomes c.to.
+// nextRendition returns the ring of the new rendition, or nil if there are no FragmentReaders. It
+// takes ownership of init, the preamble of the new rendition.
+func (c *conversion) nextRendition(init *millrace.Chain) *broadcast.Ring {
+	ended := c.to
+	if !c.set.replace(c, init) {
+		init.Release()
+		return nil
+	}
+	ended.fanout.Close(fanout.CodecsChanged)
+	form := ended.format.String()
+	c.set.log.Info("rendition ended", "form", form, "reason", convert.ErrNewInit.Error())
+	c.set.log.Debug("rendition started", "form", form)
+	return c.to.ring
+}
+
+// replace replaces c.to, if it has FragmentReaders. It reports whether it has done so.
+func (s *Set) replace(c *conversion, init *millrace.Chain) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := c.to
+	if len(ended.readers) == 0 {
+		return false
+	}
+	r := newRendition(s.base, ended.format, nil)
+	r.ready, r.stop = ended.ready, ended.stop
+	ended.stop = func() {}
+	r.ring.SetPreamble(init)
+	for reader := range ended.readers {
+		reader.follow(r)
+	}
+	c.to, s.made[r.format] = r, r
+	return true
+}
+
 // A report logs and counts the frames that a conversion leaves out.
 type report struct {
-	rendition *Rendition
-	warned    bool // a warning about missed frames was logged
+	conversion *conversion
+	warned     bool // a warning about missed frames was logged
 }
 
 // LeftOut counts n damaged frames that were left out. It logs a warning once for each publisher.
 func (c *report) LeftOut(n int64) {
-	s := c.rendition
+	s := c.conversion.set
 	s.cfg.Counters.Damaged.Add(n)
 	if p := s.publisher.Load(); !p.oddVideo.Swap(true) {
 		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
@@ -84,9 +124,14 @@ func (c *report) LeftOut(n int64) {
 	}
 }
 
+// Unstarted counts the frames between a change of the codecs and the next keyframe.
+func (c *report) Unstarted(n int) {
+	c.conversion.set.cfg.Counters.Unstarted.Add(int64(n))
+}
+
 // Refused logs a refused tag, but only once for each publisher and type of tag.
 func (c *report) Refused(t flv.Type, why error) {
-	s, flag := c.rendition, flvstream.TrackFlag(t)
+	s, flag := c.conversion.set, flvstream.TrackFlag(t)
 	if p := s.publisher.Load(); p.refused.Or(flag)&flag == 0 {
 		s.log.Warn("MP4, HLS and recordings are made without something that the publisher sends",
 			"publisher", p.address, "reason", why)
@@ -96,7 +141,7 @@ func (c *report) Refused(t flv.Type, why error) {
 // Missed counts frames that were lost because the conversion to another format was too slow. Each
 // frame is counted once for each viewer of this format, because each viewer loses the frame.
 func (c *report) Missed(lost broadcast.Missed) {
-	s := c.rendition
+	s := c.conversion.to
 	s.mu.Lock()
 	viewers := s.viewers
 	s.mu.Unlock()

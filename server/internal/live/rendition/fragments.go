@@ -19,16 +19,29 @@ var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that M
 
 // A FragmentReader reads a stream as MP4 fragments, also after the codecs have changed. It
 // implements [hlslive.Source]. One goroutine at a time may use it. The caller must call Release.
+//
+// When the codecs change, the reader reads the rest of its rendition, and then the next rendition
+// from the first fragment.
 type FragmentReader struct {
-	set    *Set
-	from   *Rendition // nil before the first rendition, and between two renditions
-	cursor *broadcast.Cursor
+	set *Set
+	place
+	next []place // where r continues after place, in order; guarded by set.mu
 
 	init  millrace.Chain // the init segment of the next fragments
 	movie *mp4.Movie     // describes init
 	early bool           // the first video frame, which is a keyframe, has not come yet
 	lost  bool           // fragments before the next fragment are missing
 }
+
+// A place is a position in a rendition.
+type place struct {
+	from   *Rendition // nil before the first rendition, and between two renditions
+	cursor *broadcast.Cursor
+}
+
+// maxNext limits the number of renditions that wait for a FragmentReader. A FragmentReader that is
+// further behind continues at the newest keyframe.
+const maxNext = 16
 
 // Next appends the next fragment to dst, which then owns it. At the end of the stream it returns
 // io.EOF. If the stream cannot be converted to MP4, it returns ErrNotMade.
@@ -68,33 +81,61 @@ func (s *Set) Fragments() *FragmentReader {
 	return r
 }
 
-// begin opens the MP4 rendition, and starts the conversion if necessary.
+// begin moves r to the next rendition. If there is none, it starts the conversion if necessary, and
+// moves r to the newest keyframe.
 func (r *FragmentReader) begin() {
 	s := r.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.from = s.get(MP4)
-	r.from.readers++
 	r.early = !s.facts.NoVideo.Load() // with NoVideo, audio fragments are keyframes
-	r.cursor = r.from.sourceCursor(broadcast.BatchFrames(1))
-}
-
-// end closes the MP4 rendition, and stops the conversion if nothing else uses it.
-func (r *FragmentReader) end() {
-	if r.from == nil {
+	if len(r.next) > 0 {
+		r.place, r.next = r.next[0], r.next[1:]
 		return
 	}
-	r.cursor.Close()
+	r.place = r.enter(s.get(MP4))
+}
+
+// follow makes r continue with the rendition from, which must be empty. The caller must hold
+// r.set.mu.
+func (r *FragmentReader) follow(from *Rendition) {
+	if len(r.next) < maxNext {
+		r.next = append(r.next, r.enter(from, broadcast.FromHead()))
+	}
+}
+
+// enter makes r a reader of from. The caller must hold r.set.mu.
+func (r *FragmentReader) enter(from *Rendition, opts ...broadcast.CursorOption) place {
+	from.readers[r] = struct{}{}
+	return place{from: from, cursor: from.sourceCursor(append(opts, broadcast.BatchFrames(1))...)}
+}
+
+// end leaves the rendition, and stops the conversion if nothing else uses it.
+func (r *FragmentReader) end() {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
-	r.from.readers--
-	r.set.stopUnused(r.from)
-	r.from = nil
+	r.leave(r.place)
+	r.place = place{}
+}
+
+// leave makes r no longer a reader of p.from. The caller must hold r.set.mu.
+func (r *FragmentReader) leave(p place) {
+	if p.from == nil {
+		return
+	}
+	p.cursor.Close()
+	delete(p.from.readers, r)
+	r.set.stopUnused(p.from)
 }
 
 // Release stops reading, and releases the memory that r holds.
 func (r *FragmentReader) Release() {
 	r.end()
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	for _, p := range r.next {
+		r.leave(p)
+	}
+	r.next = nil
 	r.init.Release()
 }
 

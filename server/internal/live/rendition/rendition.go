@@ -33,8 +33,8 @@ type Rendition struct {
 	ready <-chan struct{} // closed when the conversion has caught up with the stream
 	stop  func()          // ends the conversion
 
-	viewers int // guarded by mu
-	readers int // number of FragmentReaders; guarded by mu
+	viewers int                          // guarded by mu
+	readers map[*FragmentReader]struct{} // guarded by mu
 }
 
 func newRendition(b *base, f Format, head []byte) *Rendition {
@@ -46,7 +46,7 @@ func newRendition(b *base, f Format, head []byte) *Rendition {
 	}
 	r := &Rendition{base: b, format: f, head: head, ring: broadcast.New(
 		broadcast.MaxBytes(b.cfg.KeepBytes), broadcast.MaxFrames(frames),
-		broadcast.Latency(b.cfg.Latency))}
+		broadcast.Latency(b.cfg.Latency)), readers: make(map[*FragmentReader]struct{})}
 	r.fanout = fanout.New(r.ring, fanout.Config{Log: b.log, Counters: &b.cfg.Counters.Fanout,
 		Allowance: b.cfg.Lag,
 		Drop:      r.dropsViewers(), Stall: b.cfg.Stall})

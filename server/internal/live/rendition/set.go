@@ -199,22 +199,22 @@ func (s *Set) get(f Format) *Rendition {
 // startConversion starts the conversion to the format f. The caller must hold mu.
 func (s *Set) startConversion(f Format) {
 	r := newRendition(s.base, f, nil)
-	c := newConversion(r, s.live)
+	c := newConversion(s, r)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	s.made[f] = r
-	go s.run(ctx, r, c)
+	go s.run(ctx, c)
 }
 
-func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
+func (s *Set) run(ctx context.Context, c *conversion) {
 	why := c.run(ctx)
-	s.retire(r) // before Close, so that a viewer that reconnects does not get r
-	r.fanout.Close(why)
+	s.retire(c.to) // before Close, so that a viewer that reconnects does not get c.to
+	c.to.fanout.Close(why)
 }
 
 // stopUnused stops the conversion to r if nothing reads r. The caller must hold mu.
 func (s *Set) stopUnused(r *Rendition) {
-	if r.viewers+r.readers == 0 && r != s.live {
+	if r.viewers+len(r.readers) == 0 && r != s.live {
 		s.forget(r)
 		r.stop()
 	}

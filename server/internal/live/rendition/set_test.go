@@ -156,7 +156,7 @@ func TestViewersOfAFailedConversion(t *testing.T) {
 		t.Fatal("the viewer got another rendition")
 	}
 	start.Cursor.Close()
-	s.run(t.Context(), r, conversion{to: r}) // a mistake, which panics
+	s.run(t.Context(), &conversion{set: s, to: r}) // a mistake, which panics
 	if why := r.Fanout().Reason(); why != fanout.ConversionFailed || why.Complete() {
 		t.Errorf("viewers end with %q", why)
 	}
