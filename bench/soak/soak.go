@@ -43,12 +43,20 @@ type Config struct {
 	Settle     time.Duration // maximum time until a quiet point
 	NoRedis    bool          // do not start the second server, which has its blobs in Redis
 	NoRestarts bool
+	Hosts      Hosts
+}
+
+// Hosts are the addresses of the machine that a run uses.
+type Hosts struct {
+	Server  string // servers listen there
+	Viewers string // viewers connect there
+	Others  string // all other clients connect there
 }
 
 // Defaults returns the configuration of a run of ten minutes.
 func Defaults() Config {
 	return Config{For: 10 * time.Minute, Seed: 1, Streams: 2, Viewers: 8, Rate: 2_000_000,
-		Settle: 30 * time.Second}
+		Settle: 30 * time.Second, Hosts: Hosts{"127.0.0.1", "127.0.0.1", "127.0.0.1"}}
 }
 
 func (c *Config) check() error {

@@ -28,7 +28,9 @@ func (c *cycle) runStreams(url string, up context.Context, r *rand.Rand) error {
 	defer over()
 	following, giveUp := context.WithCancel(c.hard)
 	defer giveUp()
-	s := &session{cycle: c, url: url, up: up, published: publishing, following: following,
+	s := &session{cycle: c, url: url, up: up,
+		watchURL:  strings.Replace(url, c.cfg.Hosts.Others, c.cfg.Hosts.Viewers, 1),
+		published: publishing, following: following,
 		giveUp: giveUp, began: time.Now(), breaks: r.IntN(3) == 0, ends: make(map[string]uint64)}
 	cfg := load.Config{
 		Protocol: s, Viewers: c.cfg.Viewers, Stalled: c.cfg.Streams * c.cfg.Viewers / 4,
@@ -76,6 +78,7 @@ func (c *cycle) runStreams(url string, up context.Context, r *rand.Rand) error {
 type session struct {
 	*cycle
 	url       string
+	watchURL  string          // the server's address for viewers
 	up        context.Context // ends when the server is being stopped
 	published context.Context // ends with the publishers
 	following context.Context // ends some time after published
@@ -187,7 +190,7 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	if number&2 != 0 {
 		client = s.http2
 	}
-	sub, err := httpflv.Watch(ctx, client, s.url+path)
+	sub, err := httpflv.Watch(ctx, client, s.watchURL+path)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func newClient(window int, http2 bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
-	return &http.Client{Transport: &http.Transport{
+	return &http.Client{Transport: authorized{&http.Transport{
 		Protocols:             protocols,
 		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: window},
 		DisableCompression:    true,
@@ -82,7 +82,19 @@ func newClient(window int, http2 bool) *http.Client {
 			}
 			return conn, err
 		},
-	}}
+	}}}
+}
+
+// token lets clients publish and write at an address that other machines could reach.
+const token = "soak"
+
+// An authorized transport sends the token.
+type authorized struct{ *http.Transport }
+
+func (a authorized) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+token)
+	return a.Transport.RoundTrip(req)
 }
 
 func (t *target) hangUp() {
@@ -95,8 +107,8 @@ func (t *target) hangUp() {
 // long to expire on a busy machine. Its lag limit is short, so that it skips tags for viewers that
 // stall.
 func (t *target) start(ctx context.Context) error {
-	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-		"--log-format", "json",
+	args := []string{t.cfg.Program, "serve", "--listen", net.JoinHostPort(t.cfg.Hosts.Server, "0"),
+		"--admin", "127.0.0.1:0", "--log-format", "json", "--publish-token", token,
 		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time",
 		"500ms",
 		"--unsent", fmt.Sprint(smallWindow), "--publisher-return", "0s"}
@@ -104,8 +116,8 @@ func (t *target) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var url, admin string
-	for deadline := time.Now().Add(timeout); url == "" || admin == ""; {
+	var port, admin string
+	for deadline := time.Now().Add(timeout); port == "" || admin == ""; {
 		if err = proc.alive(); err == nil && time.Now().After(deadline) {
 			err = errors.New("it has not said where it listens")
 		} else if err == nil && !sleep.For(ctx, pollEvery) {
@@ -119,7 +131,7 @@ func (t *target) start(ctx context.Context) error {
 		proc.eachLine(func(l logLine, _ []byte) {
 			switch l.Message {
 			case "listening":
-				url = "http://" + l.Address
+				_, port, _ = net.SplitHostPort(l.Address)
 			case "admin listening":
 				admin = "http://" + l.Address
 			}
@@ -128,7 +140,7 @@ func (t *target) start(ctx context.Context) error {
 	t.proc, t.points = proc, nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.url, t.admin = url, admin
+	t.url, t.admin = "http://"+net.JoinHostPort(t.cfg.Hosts.Others, port), admin
 	t.up, t.down = context.WithCancel(context.Background())
 	return nil
 }

@@ -9,10 +9,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
 
+	"github.com/millrace-io/millrace/bench/badnet"
 	"github.com/millrace-io/millrace/bench/soak"
 )
 
@@ -42,7 +44,23 @@ func run(ctx context.Context) (status int, err error) {
 		"if the run fails, leave the servers' logs in this directory")
 	flag.StringVar(&cfg.Program, "program", "",
 		"the server's program; empty: build it from this source")
+	bad := flag.Bool("bad-network", false, "run in a network namespace whose network loses and "+
+		"reorders packets, with a round trip of 200 ms, and 1 Mbit/s for each viewer (Linux)")
 	flag.Parse()
+	if *bad && os.Getenv(inNamespace) == "" {
+		return runInNamespace(ctx)
+	}
+	if *bad {
+		n, err := badnet.Open(badnet.Bad, cfg.Seed)
+		if err != nil {
+			return unjudged, err
+		}
+		defer func() {
+			_ = n.Close()
+			fmt.Fprintf(os.Stderr, "packets: %+v\n", n.Stats())
+		}()
+		cfg.Hosts = soak.Hosts{Server: badnet.Local, Viewers: badnet.Narrow, Others: badnet.Wide}
+	}
 	report, err := soak.Run(ctx, cfg, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
 		return unjudged, err
@@ -59,4 +77,24 @@ func run(ctx context.Context) (status int, err error) {
 		return unjudged, errors.New("not judged:\n  " + strings.Join(report.Unjudged, "\n  "))
 	}
 	return 0, nil
+}
+
+// inNamespace is the name of an environment variable that is set for a process that runs in a
+// network namespace of its own.
+const inNamespace = "MILLRACE_SOAK_NAMESPACE"
+
+// runInNamespace runs this program again with the same arguments, in a network namespace.
+func runInNamespace(ctx context.Context) (status int, err error) {
+	cmd := badnet.Command(os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return unjudged, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
 }

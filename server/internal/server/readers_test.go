@@ -351,7 +351,10 @@ func compare(t *testing.T, film []byte, exact bool) {
 		names, _ := filepath.Glob(filepath.Join(dir, prefix+"*.*"))
 		for _, name := range names {
 			more := readFFprobe(t, name)
-			sameInGStreamer(t, name, more, exact)
+			// In FLV, GStreamer corrects a clock that goes back, and follows no change of tracks.
+			if exact || filepath.Ext(name) == ".mp4" {
+				sameInGStreamer(t, name, more)
+			}
 			own := readOwn(t, name)
 			for _, kind := range kinds {
 				if n := len(only(more, kind)); own[kind] != n {
@@ -403,9 +406,8 @@ func compare(t *testing.T, film []byte, exact bool) {
 }
 
 // sameInGStreamer checks that GStreamer reads the same frames from a file as ffprobe, which has
-// read list. The times are not compared in FLV, unless the times are exact, because GStreamer
-// corrects times that go back.
-func sameInGStreamer(t *testing.T, file string, list []packet, exact bool) {
+// read list.
+func sameInGStreamer(t *testing.T, file string, list []packet) {
 	t.Helper()
 	for _, kind := range kinds {
 		a := only(list, kind)
@@ -419,8 +421,7 @@ func sameInGStreamer(t *testing.T, file string, list []packet, exact bool) {
 			continue
 		}
 		for i := range a {
-			late := math.Abs(a[i].PTS-b[i].PTS) > 0.0011 && (exact || filepath.Ext(file) == ".mp4")
-			if a[i].Hash != b[i].Hash || late {
+			if a[i].Hash != b[i].Hash || math.Abs(a[i].PTS-b[i].PTS) > 0.0011 {
 				t.Errorf("%s: %s frame %d: ffprobe reads %s at %.3f s, GStreamer %s at %.3f s",
 					filepath.Base(file), kind, i, a[i].Hash, a[i].PTS, b[i].Hash, b[i].PTS)
 				break
