@@ -142,6 +142,36 @@ func TestRecordingFollowsCodecChanges(t *testing.T) {
 	}
 }
 
+// The audio changes within a GOP, and then the video stops. The recording goes on with the audio as
+// soon as it would without the change.
+func TestRecordingFollowsAudioWithoutVideo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := &memoryRecorder{}
+		h := newHubTest(t, func(c *live.Config) {
+			c.PublisherReturn = 0
+			c.Record = func(string) live.Recorder { return rec }
+		})
+		sc := newScript(4, 25, 100) // GOPs of one second
+		p := h.publish(sc.config...)
+		h.pace(p, sc.tags[:170])
+		at := uint32(3400)
+		h.send(p, flvTag(8, at, []byte("\xaf\x00\x11\x90")))
+		for range 15 * 50 {
+			at += 20
+			time.Sleep(20 * time.Millisecond)
+			h.send(p, flvTag(8, at, append([]byte{0xaf, 1}, make([]byte, 100)...)))
+		}
+		h.done(p, nil)
+		synctest.Wait()
+		h.AwaitRecorders()
+		if len(rec.inits) != 2 || rec.first[1].First > 14*time.Second {
+			t.Errorf("%d files, the last from %v, want 2 from about 13.4 s", len(rec.inits),
+				rec.first[len(rec.first)-1].First)
+		}
+		h.Close()
+	})
+}
+
 // The numbers of a name grow, even if a publisher fills segments faster than its clock says, and
 // the next publisher connects at once.
 func TestHLSNumbersGrow(t *testing.T) {

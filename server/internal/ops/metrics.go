@@ -110,8 +110,8 @@ func (c scrape) addStreams(st live.Stats) {
 	c.counter("video_left_out_total",
 		"NAL units of length 0, and video frames that are empty or have start codes "+
 			"(Annex B) or wrong lengths, that MP4, HLS and recordings left out.", st.LeftOut)
-	c.counter("codec_change_frames_total", "Frames between a change of the codecs and the next "+
-		"keyframe, that MP4, HLS and recordings left out.", st.Unstarted)
+	c.counter("codec_change_left_out_total", "Frames that MP4, HLS and recordings left out because "+
+		"they came between a change of the codecs and the next keyframe.", st.Unstarted)
 	c.counterVec("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
 	c.gauge("further_tracks",

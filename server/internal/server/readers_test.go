@@ -415,6 +415,11 @@ func sameInGStreamer(t *testing.T, file string, list []packet) {
 			continue
 		}
 		b := readGStreamer(t, file, kind)
+		// GStreamer skips frames that are earlier than the first fragment. After a wrong clock, a
+		// file may begin with such a fragment of audio.
+		for len(a) > len(b) && a[0].PTS < list[0].PTS {
+			a = a[1:]
+		}
 		if len(a) != len(b) {
 			t.Errorf("%s: ffprobe reads %d frames of %s, GStreamer %d", filepath.Base(file), len(a),
 				kind, len(b))

@@ -37,6 +37,11 @@ type testStream struct {
 	tick  func(time.Duration) // called after each video frame, with its duration; may be nil
 }
 
+func noNext(init *millrace.Chain) *broadcast.Ring { // there is no next file
+	init.Release()
+	return nil
+}
+
 func newTestStream(t *testing.T, opts ...broadcast.Option) *testStream {
 	s := &testStream{t: t, facts: flvstream.NewFacts(), ring: broadcast.New(opts...)}
 	s.facts.Promised = flvstream.VideoFlag | flvstream.AudioFlag
@@ -123,7 +128,7 @@ func TestConversions(t *testing.T) {
 	for name, convert := range map[string]func(Source, Reporter, *broadcast.Ring) *Conversion{
 		"RTMP": RTMP,
 		"MP4": func(source Source, report Reporter, out *broadcast.Ring) *Conversion {
-			return MP4(source, report, out, 1<<20, nil)
+			return MP4(source, report, out, 1<<20, noNext)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +238,7 @@ func TestPauseIsRemovedFromMP4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, out := newTestStream(t), broadcast.New()
 		view := out.Cursor(broadcast.FromHead(), broadcast.BatchFrames(1))
-		c := MP4(s.source(), &testReport{}, out, 1<<20, nil)
+		c := MP4(s.source(), &testReport{}, out, 1<<20, noNext)
 		ended := make(chan error)
 		go func() { ended <- c.Run(t.Context()) }()
 		s.tick = time.Sleep
@@ -282,7 +287,7 @@ func TestConversionEnds(t *testing.T) {
 func TestNoMP4(t *testing.T) {
 	s, out := newTestStream(t), broadcast.New()
 	defer out.Close()
-	c := MP4(s.source(), &testReport{}, out, 1<<20, nil)
+	c := MP4(s.source(), &testReport{}, out, 1<<20, noNext)
 	s.publish(flv.TypeAudio, []byte("\x2fmp3"))
 	s.facts.Describe(flv.Tag{Type: flv.TypeAudio, Codec: flv.MP3}, "")
 	s.facts.Settled.Store(true)

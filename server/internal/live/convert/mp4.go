@@ -27,7 +27,7 @@ type mp4Maker struct {
 	hope    flvstream.TrackTimer
 	refused error // error of the first tag that could not be in the file
 	changed bool  // the next file begins with the next keyframe
-	tracks  int32 // Facts.TrackSet when the file began
+	tracks  int32 // Facts.TrackSet when the conversion began
 	leftOut int64 // the muxer's LeftOut at the latest report
 
 	gap     flvstream.VideoGap
@@ -167,7 +167,9 @@ func (m *mp4Maker) retime(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
-	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
+	// After a change of the codecs, nothing can start at the keyframes of the old file.
+	hasStart := func() bool { return !m.changed && m.startIsKept() }
+	if gap := m.gap.Open; m.gap.Note(*t, hasStart) && !gap && m.movie != nil {
 		// From the tag t on, new viewers start at audio frames. They could not decode the video
 		// frame that waits in the muxer, so publish this frame before t.
 		if err := m.finish(); err != nil {
@@ -211,7 +213,7 @@ func (m *mp4Maker) release() {
 // broadcast.Ring, it passes the Fragment as the Info of the frame.
 type Fragment struct {
 	mp4.FragmentInfo
-	Movie   *mp4.Movie // describes the init segment; the same for all fragments of a conversion
+	Movie   *mp4.Movie // describes the init segment; the same for all fragments of a file
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
@@ -221,7 +223,7 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	parts := m.muxer.Parts()
 	// While video has stopped, viewers can start at audio fragments. If the stream had video
 	// before, the muxer does not set Key for audio fragments.
-	key := f.Key || m.gap.Open
+	key := f.Key || m.gap.Open && parts[0].Pictures == 0
 	if m.changed = m.changed || f.NewInit; m.changed {
 		if m.movie != nil && !key {
 			n := 0
@@ -273,8 +275,9 @@ func (m *mp4Maker) leaveOut(parts []mp4.FragmentInfo) {
 // first, and resets m.changed. first is the first fragment of the file, at which viewers can start.
 //
 // If the ring already has a file, beginFile continues with the next ring. If there is no next ring,
-// beginFile returns ErrNewInit, unless first is audio before the first keyframe: a viewer who comes
-// again must find that keyframe.
+// beginFile returns ErrNewInit. But if first is audio before the first keyframe, the conversion
+// waits for that keyframe, at which viewers can start again: beginFile returns nil and leaves
+// m.changed set.
 func (m *mp4Maker) beginFile(first mp4.FragmentInfo) error {
 	var init millrace.Chain
 	if err := m.muxer.AppendInit(&init); err != nil {

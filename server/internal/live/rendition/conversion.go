@@ -73,7 +73,7 @@ func (c *conversion) run(ctx context.Context) (why fanout.Reason) {
 
 // nextRendition ends c.to, because the codecs have changed. The viewers of c.to get the remaining
 // frames. Its FragmentReaders continue in another rendition of the same format, which becomes c.to.
-// nextRendition returns the ring of the new rendition, or nil if there are no FragmentReaders. It
+// nextRendition returns the ring of the new rendition, or nil if no FragmentReader can follow. It
 // takes ownership of init, the preamble of the new rendition.
 func (c *conversion) nextRendition(init *millrace.Chain) *broadcast.Ring {
 	ended := c.to
@@ -82,18 +82,21 @@ func (c *conversion) nextRendition(init *millrace.Chain) *broadcast.Ring {
 		return nil
 	}
 	ended.fanout.Close(fanout.CodecsChanged)
-	form := ended.format.String()
-	c.set.log.Info("rendition ended", "form", form, "reason", convert.ErrNewInit.Error())
-	c.set.log.Debug("rendition started", "form", form)
+	c.set.log.Info("the codecs have changed: HLS and recordings continue with another header",
+		"form", ended.format.String())
 	return c.to.ring
 }
 
-// replace replaces c.to, if it has FragmentReaders. It reports whether it has done so.
+// replace replaces c.to, if a FragmentReader can follow. It reports whether it has done so.
 func (s *Set) replace(c *conversion, init *millrace.Chain) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := c.to
-	if len(ended.readers) == 0 {
+	followed := false
+	for reader := range ended.readers {
+		followed = reader.canFollow() || followed
+	}
+	if !followed {
 		return false
 	}
 	r := newRendition(s.base, ended.format, nil)
@@ -104,6 +107,7 @@ func (s *Set) replace(c *conversion, init *millrace.Chain) bool {
 		reader.follow(r)
 	}
 	c.to, s.made[r.format] = r, r
+	s.ended[ended] = struct{}{}
 	return true
 }
 

@@ -25,7 +25,8 @@ var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that M
 type FragmentReader struct {
 	set *Set
 	place
-	next []place // where r continues after place, in order; guarded by set.mu
+	next    []place // where r continues after place, in order; guarded by set.mu
+	skipped bool    // a rendition after next is left out; guarded by set.mu
 
 	init  millrace.Chain // the init segment of the next fragments
 	movie *mp4.Movie     // describes init
@@ -39,8 +40,9 @@ type place struct {
 	cursor *broadcast.Cursor
 }
 
-// maxNext limits the number of renditions that wait for a FragmentReader. A FragmentReader that is
-// further behind continues at the newest keyframe.
+// maxNext limits the number of renditions that wait for a FragmentReader. Together they also have
+// at most Config.KeepBytes, not counting the last one. A FragmentReader that is further behind
+// continues at the newest keyframe.
 const maxNext = 16
 
 // Next appends the next fragment to dst, which then owns it. At the end of the stream it returns
@@ -93,14 +95,26 @@ func (r *FragmentReader) begin() {
 		return
 	}
 	r.place = r.enter(s.get(MP4))
+	r.lost, r.skipped = r.lost || r.skipped, false
 }
 
 // follow makes r continue with the rendition from, which must be empty. The caller must hold
 // r.set.mu.
 func (r *FragmentReader) follow(from *Rendition) {
-	if len(r.next) < maxNext {
+	if r.canFollow() {
 		r.next = append(r.next, r.enter(from, broadcast.FromHead()))
 	}
+}
+
+// canFollow reports whether another rendition may wait for r. If not, it sets r.skipped. The caller
+// must hold r.set.mu.
+func (r *FragmentReader) canFollow() bool {
+	var bytes int64
+	for _, p := range r.next {
+		bytes += p.from.Stats().Bytes
+	}
+	r.skipped = r.skipped || len(r.next) == maxNext || bytes >= r.set.cfg.KeepBytes
+	return !r.skipped
 }
 
 // enter makes r a reader of from. The caller must hold r.set.mu.

@@ -23,6 +23,9 @@ type Set struct {
 	*base
 	live *Rendition          // the publisher's format
 	made [formats]*Rendition // renditions made from live, or nil; guarded by mu
+	// Renditions that were replaced because the codecs changed, and still have FragmentReaders;
+	// guarded by mu.
+	ended map[*Rendition]struct{}
 
 	hasStart atomic.Bool  // see HasStart
 	rate     atomic.Int64 // see Rate
@@ -40,7 +43,7 @@ func New(cfg *Config, log *slog.Logger, pool *millrace.Pool, f Format, head []by
 	if f == FLV {
 		b.facts.Promised = uint32(head[4])
 	}
-	return &Set{base: b, live: newRendition(b, f, head)}
+	return &Set{base: b, live: newRendition(b, f, head), ended: make(map[*Rendition]struct{})}
 }
 
 // Close ends the stream. Viewers get the remaining frames.
@@ -214,6 +217,9 @@ func (s *Set) run(ctx context.Context, c *conversion) {
 
 // stopUnused stops the conversion to r if nothing reads r. The caller must hold mu.
 func (s *Set) stopUnused(r *Rendition) {
+	if len(r.readers) == 0 {
+		delete(s.ended, r)
+	}
 	if r.viewers+len(r.readers) == 0 && r != s.live {
 		s.forget(r)
 		r.stop()
@@ -243,6 +249,9 @@ func (s *Set) All() []*Rendition {
 		if r != nil {
 			list = append(list, r)
 		}
+	}
+	for r := range s.ended {
+		list = append(list, r)
 	}
 	return list
 }

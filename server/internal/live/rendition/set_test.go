@@ -143,6 +143,45 @@ func TestFragmentsAfterALoss(t *testing.T) {
 	next(24, false)
 }
 
+// Only a limited number of renditions wait for a reader that does not read. The last conversion stops
+// when the reader leaves, and a reader that continues knows that fragments are missing.
+func TestCodecsChangeTooOften(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		s, _ := newSet(t, FLV)
+		s.mu.Lock()
+		r, stopped := newRendition(s.base, MP4, nil), false
+		r.stop = func() { stopped = true }
+		s.made[MP4] = r
+		s.mu.Unlock()
+		c := &conversion{set: s, to: r}
+		reader := s.Fragments()
+		for i := range maxNext + 1 {
+			var init millrace.Chain
+			init.AppendCopy([]byte("init"))
+			if more := c.nextRendition(&init) != nil; more != (i < maxNext) {
+				t.Errorf("another rendition after %d: %v", i+1, more)
+			}
+		}
+		if n := len(s.All()); n != 2+maxNext {
+			t.Errorf("%d renditions, want %d", n, 2+maxNext)
+		}
+		c.to.fanout.Close(fanout.CodecsChanged)
+		if reads {
+			s.retire(c.to)
+			var c millrace.Chain
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := reader.Next(ctx, &c); err == nil || !reader.lost {
+				t.Errorf("after the last rendition: %v, lost: %v", err, reader.lost)
+			}
+		}
+		reader.Release()
+		if n := len(s.All()); n != 1 || !stopped && !reads {
+			t.Errorf("%d renditions remain, stopped: %v", n, stopped)
+		}
+	}
+}
+
 // If a conversion panics, its viewers notice: their stream does not end as if it were complete.
 func TestViewersOfAFailedConversion(t *testing.T) {
 	s, log := newSet(t, FLV)
