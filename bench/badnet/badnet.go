@@ -3,7 +3,7 @@
 // Package badnet carries TCP connections over a bad network, on one machine and without the
 // kernel's netem: packets are lost, late and out of order, and a connection has little bandwidth.
 //
-// A [Network] is a TUN device in a network namespace of its own. A server listens at the address
+// A [Network] is a TUN device in a separate network namespace. A server listens at the address
 // Local of the device. A client connects to any other address of the device's subnet. The kernel
 // then sends the packet to the Network, which exchanges source and destination, and returns the
 // packet to the kernel: it seems to come from the other address. Checksums stay valid.
@@ -31,8 +31,6 @@ const (
 	Wide = "10.213.0.2"
 	// Narrow is an address for clients: connections to it have Config.Rate.
 	Narrow = "10.213.0.3"
-
-	mtu = 1500
 )
 
 // A Config describes a bad network. Each value applies to each direction of a connection.
@@ -49,7 +47,7 @@ type Config struct {
 var Bad = Config{Delay: 100 * time.Millisecond, Loss: 0.01, Reorder: 0.01, Rate: 1_000_000,
 	Queue: 500 * time.Millisecond}
 
-// Command returns a command that runs this program again, in a network namespace of its own. The
+// Command returns a command that runs this program again, in a new network namespace. The
 // namespace has no devices except lo, which is down. Without the rights of root, it also has a user
 // namespace.
 func Command(args ...string) *exec.Cmd {

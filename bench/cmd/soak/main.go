@@ -79,8 +79,8 @@ func run(ctx context.Context) (status int, err error) {
 	return 0, nil
 }
 
-// inNamespace is the name of an environment variable that is set for a process that runs in a
-// network namespace of its own.
+// inNamespace is the name of an environment variable that is set in the process that
+// runInNamespace starts.
 const inNamespace = "MILLRACE_SOAK_NAMESPACE"
 
 // runInNamespace runs this program again with the same arguments, in a network namespace.

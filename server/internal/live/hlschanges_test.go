@@ -142,8 +142,8 @@ func TestRecordingFollowsCodecChanges(t *testing.T) {
 	}
 }
 
-// The audio changes within a GOP, and then the video stops. The recording goes on with the audio as
-// soon as it would without the change.
+// The audio changes within a GOP, and then the video stops. The recording continues with the audio
+// as soon as it would without the change.
 func TestRecordingFollowsAudioWithoutVideo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &memoryRecorder{}

@@ -342,8 +342,8 @@ func missing(part, all []string) (n int, ok bool) {
 }
 
 // compare publishes a film, and checks that ffprobe, GStreamer and this project's packages read the
-// same frames from all outputs of the server, except those that the server has counted as left out.
-// If exact is true, the outputs also have the same times.
+// same frames from all outputs of the server. Only frames that the server has counted as left out
+// may be missing. If exact is true, the outputs must also have the same times.
 func compare(t *testing.T, film []byte, exact bool) {
 	t.Helper()
 	dir, stats := outputs(t, film)

@@ -65,7 +65,7 @@ const leastPause = 100
 // When the codecs change, the Conversion calls next with the new init segment, which next then
 // owns. next closes out, and returns the ring of the next file. The Conversion continues there, at
 // the next keyframe, or with the audio before the first keyframe. If next returns nil, Run returns
-// ErrNewInit at the next keyframe.
+// ErrNewInit at the next keyframe or, if video has stopped, at the next audio frame.
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64,
 	next func(init *millrace.Chain) *broadcast.Ring) *Conversion {
 	m := &mp4Maker{Conversion: newConversion(source, report, out), next: next,
