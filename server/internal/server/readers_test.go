@@ -289,7 +289,10 @@ func outputs(t testing.TB, film []byte) (dir string, stats live.Stats) {
 			}
 		})
 	}
-	eventually(t, "the viewers", func() bool { return f.hub.Stats().Viewers == 2 })
+	eventually(t, "the viewers", func() bool {
+		stats := f.hub.Stats()
+		return stats.Viewers == 2 && stats.HLS.Windows == 1
+	})
 	p.Send(film[begin:])
 	p.End()
 	watching.Wait()
