@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,10 +8,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/prometheus/procfs"
 )
@@ -252,7 +250,7 @@ func (t *target) checkLeaks(ctx context.Context) error {
 // profile, and /proc.
 func (t *target) sample(ctx context.Context) (point, error) {
 	m := make(map[string]int64)
-	err := t.ask(ctx, "/metrics", func(r io.Reader) error { return readMetrics(r, m) })
+	err := t.ask(ctx, "/metrics", func(r io.Reader) error { return measure.ReadMetrics(r, m) })
 	if err != nil {
 		return point{}, err
 	}
@@ -304,23 +302,4 @@ func (p *point) readProc(pid int) error {
 	open, err2 := proc.FileDescriptorsLen()
 	p.RSS, p.Descriptors = int64(status.VmRSS), int64(open)
 	return errors.Join(err, err2)
-}
-
-// readMetrics reads metrics in the Prometheus text format into m. It adds up the values of a metric
-// with different labels.
-func readMetrics(r io.Reader, m map[string]int64) error {
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if name == "#" {
-			continue
-		}
-		name, _, _ = strings.Cut(name, "{") // no label value here contains a space
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return fmt.Errorf("metrics: %q: %w", lines.Text(), err)
-		}
-		m[name] += int64(v)
-	}
-	return lines.Err()
 }
