@@ -34,13 +34,16 @@ const (
 	maxText = 4 << 10
 	// maxFresh limits how long an object from another node is cached.
 	maxFresh = time.Hour
+	// maxUnused is how long an object is cached without being requested.
+	maxUnused = time.Minute
 	// entryCost is how much memory a cache entry needs in addition to its body, in bytes.
 	entryCost = 1 << 10
 )
 
 // Objects fetches and caches the HLS objects of other nodes' streams for the players at this node.
 // Concurrent requests for an object share one fetch. The cache is limited in bytes, and drops the
-// least recently used objects first. The caller must call Close.
+// least recently used objects first. It also drops an object that nobody has requested for a
+// minute. The caller must call Close.
 type Objects struct {
 	max, maxObject int64
 	silence        time.Duration
@@ -54,7 +57,8 @@ type Objects struct {
 	// the sum of objectEntry.cost for all of them.
 	mu      lock.Mutex
 	entries map[string]*objectEntry
-	kept    list.List // of *objectEntry, the most recently used first
+	kept    list.List   // of *objectEntry, the most recently used first
+	sweep   *time.Timer // calls dropUnused; nil if kept is empty
 	stats   ObjectStats
 }
 
@@ -94,6 +98,7 @@ type objectEntry struct {
 	place    *list.Element // element of kept, or nil
 	cost     int64
 	until    time.Time // time until which the object is fresh
+	used     time.Time // time of the last request
 	complete bool
 	object   Object
 	err      error
@@ -142,6 +147,9 @@ func (o *Objects) Close() {
 	for o.kept.Len() > 0 {
 		o.drop(o.kept.Back().Value.(*objectEntry))
 	}
+	if o.sweep != nil {
+		o.sweep.Stop()
+	}
 	o.transport.CloseIdleConnections()
 }
 
@@ -173,6 +181,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 		e = o.startFetch(key, fetch)
 	case e.complete:
 		o.stats.Hits++
+		e.used = time.Now()
 		o.kept.MoveToFront(e.place)
 		return e.share()
 	default:
@@ -256,6 +265,21 @@ func (o *Objects) Free(excess int64) int64 {
 	return before - o.stats.Bytes
 }
 
+// dropUnused drops the objects that nobody has requested for maxUnused.
+func (o *Objects) dropUnused() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sweep = nil
+	for o.kept.Len() > 0 {
+		e := o.kept.Back().Value.(*objectEntry)
+		if rest := maxUnused - time.Since(e.used); rest > 0 {
+			o.sweep = time.AfterFunc(rest, o.dropUnused)
+			return
+		}
+		o.drop(e)
+	}
+}
+
 func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,7 +299,10 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 		o.ctx.Err() == nil:
 		o.makeRoom(e.cost)
 		o.stats.Bytes += e.cost
-		e.place = o.kept.PushFront(e)
+		e.used, e.place = time.Now(), o.kept.PushFront(e)
+		if o.sweep == nil {
+			o.sweep = time.AfterFunc(maxUnused, o.dropUnused)
+		}
 	case current:
 		delete(o.entries, e.key)
 		fallthrough

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
@@ -230,6 +231,48 @@ func TestObjectsEvict(t *testing.T) {
 	nettest.Eventually(t, "another fetch", func() bool {
 		_, _, err := get(t.Context(), o, node, "/live/cam/media.m3u8")
 		return err == nil && o.Stats().Fetched == 42
+	})
+}
+
+// An object that nobody requests for a minute is dropped, and each request prolongs its life.
+func TestObjectsUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTestObjects(t, 1<<20, 1<<20)
+		fetch := func(context.Context, func(int64) error) (Object, error) {
+			out := Object{Status: http.StatusOK, Fresh: maxFresh}
+			out.Body.AppendCopy([]byte("object"))
+			return out, nil
+		}
+		request := func(key string) {
+			t.Helper()
+			out, err := o.Get(t.Context(), key, fetch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Body.Release()
+		}
+		want := func(objects int64) {
+			t.Helper()
+			synctest.Wait()
+			if st := o.Stats(); st.Objects != objects || (objects == 0) != (st.Bytes == 0) {
+				t.Errorf("%+v, want %d objects", st, objects)
+			}
+		}
+		request("a")
+		request("b")
+		time.Sleep(maxUnused - time.Second)
+		request("a")
+		want(2)
+		time.Sleep(time.Second)
+		want(1) // b has gone
+		time.Sleep(maxUnused - 2*time.Second)
+		want(1)
+		time.Sleep(time.Second)
+		want(0)
+		request("b") // the cache works as before
+		want(1)
+		time.Sleep(maxUnused)
+		want(0)
 	})
 }
 

@@ -233,10 +233,8 @@ func (a *Archive) Close(ctx context.Context) error {
 		r.Close()
 	}
 	for i, r := range recordings {
-		select {
-		case <-r.done:
+		if await(ctx, r.done) == nil {
 			continue
-		case <-ctx.Done():
 		}
 		for _, r := range recordings[i:] {
 			r.abandon()
@@ -244,15 +242,28 @@ func (a *Archive) Close(ctx context.Context) error {
 		return ctx.Err() // the lock stays until the process ends: a write may be in progress
 	}
 	a.stopWait()
-	select {
-	case <-a.ready:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := await(ctx, a.ready); err != nil {
+		return err
 	}
 	if err := a.lock.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	return nil
+}
+
+// await waits until done is closed. If ctx ends first, it returns the error of ctx.
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done: // ctx may have ended long ago
+		return nil
+	default:
+		return ctx.Err()
+	}
 }
 
 // Stats returns a snapshot of the counters.

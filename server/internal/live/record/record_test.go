@@ -596,6 +596,21 @@ func TestSlowDisk(t *testing.T) {
 	decodes(t, name+listExt, pictures(got))
 }
 
+// Close succeeds if everything is on the disk, even if its context has ended.
+func TestCloseAfterTimeIsUp(t *testing.T) {
+	r := newRig(t, nil)
+	want := r.feed.to(r.stream("cam"), 100)
+	r.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := r.Archive.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameFragments(t, r.checkAll("cam"), want)
+}
+
 // Close gives up when its context ends, and the blocks are returned.
 func TestCloseWithHangingDisk(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
