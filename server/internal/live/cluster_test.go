@@ -24,6 +24,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
@@ -280,6 +281,30 @@ func (n *testNode) behind() *nettest.Link {
 	l := nettest.NewLink(n.T, n.Addr)
 	n.via = "http://" + l.Address()
 	return l
+}
+
+// Another node may ask for a stream when its owner has received the header of one track only. The
+// FLV header for this node still announces both tracks.
+func TestAPullBetweenSequenceHeaders(t *testing.T) {
+	sc := newScript(2, 5, 3000)
+	for n := range len(sc.config) + 1 {
+		owner := newTestDirectory().node(t, nil)
+		p := owner.Publisher("cam")
+		p.Send(append(slices.Clone(sc.header), join(sc.config[:n])...))
+		eventually(t, "the headers", func() bool {
+			return owner.LookUp("cam") != nil && owner.Hub.Stats().FramesIn == int64(n)
+		})
+		v, err := live.NewAdmission(owner.Hub).Admit(t.Context(), live.WatchRequest{Name: "cam",
+			Format: rendition.FLV, Node: "http://another"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flags := v.Head()[4]; flags != 5 {
+			t.Errorf("after %d tags: flags %d, want 5", n, flags)
+		}
+		v.Decline()
+		p.End()
+	}
 }
 
 // A pulled stream equals the owner's, byte for byte, and is pulled once for any number of viewers.

@@ -60,7 +60,7 @@ func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 
 // Head returns the bytes that v receives before any frame.
-func (v *Viewer) Head() []byte { return v.rendition.Head() }
+func (v *Viewer) Head() []byte { return v.rendition.Head(v.node != "") }
 
 // Epoch returns the epoch of v's [Lease] if v is another node, and otherwise 0.
 func (v *Viewer) Epoch() uint64 {

@@ -46,6 +46,16 @@ func (f *Facts) SetKnown() { f.knownOnce.Do(func() { close(f.known) }) }
 // Known returns a channel that is closed when no further tracks are expected; see SetKnown.
 func (f *Facts) Known() <-chan struct{} { return f.known }
 
+// AreKnown reports whether no further tracks are expected; see SetKnown.
+func (f *Facts) AreKnown() bool {
+	select {
+	case <-f.known:
+		return true
+	default:
+		return false
+	}
+}
+
 // AllPromised reports whether all announced tracks exist.
 func (f *Facts) AllPromised() bool { return f.Promised&^f.Tracks.Load() == 0 }
 
