@@ -102,6 +102,10 @@ simulate: ## HISTORIES (500) of a simulated cluster, with other seeds for each c
 soak: ## One minute of streams, files and blobs at once, with restarts; see docs/soak.md
 	cd bench && GOWORK=off go run ./cmd/soak --for 1m
 
+.PHONY: soak-cluster
+soak-cluster: ## One hour of a cluster with every kind of client and failure; see docs/soak.md
+	cd bench && GOWORK=off go run ./cmd/soak-cluster
+
 .PHONY: test-bench
 test-bench: ## Test the benchmarks, a module of their own, with the servers and libraries that they compare
 	cd with/millracevet && GOWORK=off go build -o ../../bin/millracevet .

@@ -16,6 +16,9 @@ import (
 // ErrBoxes means that the sizes or the positions of boxes are wrong.
 var ErrBoxes = errors.New("the boxes do not fit one another")
 
+// ErrNoHeader means that a fragment came before the header.
+var ErrNoHeader = errors.New("a fragment before the header")
+
 // MaxBox is the maximum size of a box in bytes. A larger size is treated as an error.
 const MaxBox = 4 << 20
 
@@ -72,7 +75,7 @@ func (r *Reader) Header(moov []byte) error {
 // payload of a sample is valid until f returns.
 func (r *Reader) Fragment(moof, mdat []byte, f func(Sample) error) error {
 	if r.tracks == nil {
-		return errors.New("a fragment before the header")
+		return ErrNoHeader
 	}
 	size, rest := len(moof)+len(mdat), mdat[8:]
 	var track byte

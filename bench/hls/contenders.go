@@ -169,11 +169,11 @@ func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",
 		prepare: func(context.Context) error {
-			_, err := measure.NginxRTMP()
+			_, err := measure.NginxModule("rtmp")
 			return err
 		},
 		start: func(ctx context.Context, dir string) (*running, error) {
-			module, err := measure.NginxRTMP()
+			module, err := measure.NginxModule("rtmp")
 			if err != nil {
 				return nil, err
 			}

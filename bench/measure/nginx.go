@@ -16,20 +16,20 @@ error_log /dev/null crit;
 pid nginx.pid;
 `
 
-// NginxRTMP returns the path of nginx's rtmp module in this distribution, or an error that wraps
-// [ErrMissing] if nginx or the module is not installed.
-func NginxRTMP() (string, error) {
-	const packages = "nginx libnginx-mod-rtmp"
+// NginxModule returns the path of one of nginx's dynamic modules in this distribution, such as rtmp
+// or stream. The error wraps [ErrMissing] if nginx or the module is not installed.
+func NginxModule(name string) (string, error) {
+	packages := "nginx libnginx-mod-" + name
 	if _, err := Find("nginx", packages); err != nil {
 		return "", err
 	}
 	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
-		module := dir + "/nginx/modules/ngx_rtmp_module.so"
+		module := dir + "/nginx/modules/ngx_" + name + "_module.so"
 		if _, err := os.Stat(module); err == nil {
 			return module, nil
 		}
 	}
-	return "", Missing("nginx's rtmp module", packages)
+	return "", Missing("nginx's "+name+" module", packages)
 }
 
 // StartNginx starts nginx with one worker, and writes the configuration file to dir. The function

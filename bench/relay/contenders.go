@@ -219,11 +219,11 @@ func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,
 		prepare: func(context.Context) error {
-			_, err := measure.NginxRTMP()
+			_, err := measure.NginxModule("rtmp")
 			return err
 		},
 		start: func(ctx context.Context, dir string, c load.Config) (*instance, error) {
-			module, err := measure.NginxRTMP()
+			module, err := measure.NginxModule("rtmp")
 			if err != nil {
 				return nil, err
 			}

@@ -207,10 +207,11 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 // from all times in the fragment. f is the result of ReadFragment for this fragment. If d is not 0,
 // AppendEarlier copies the head of the fragment (the moof box). It never copies the samples.
 //
-// If a track of the fragment would begin before time 0, AppendEarlier hides the track from players.
-// If all tracks of the fragment would begin before time 0, it hides none of them, and they begin at
-// time 0.
-func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.Duration) {
+// If a track of the fragment would begin before time 0, AppendEarlier hides the track from players,
+// and returns the number of hidden samples. If all tracks of the fragment would begin before time
+// 0, it hides none of them, and they begin at time 0.
+func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo,
+	d time.Duration) (hidden int) {
 	if d != 0 {
 		head := make([]byte, 0, 512)
 		var c millrace.Chain
@@ -219,23 +220,24 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.D
 			head = append(head, p...)
 		}
 		c.Release()
-		m.shiftHead(head, d)
+		hidden = m.shiftHead(head, d)
 		dst.AppendCopy(head)
 		f.Size -= f.Head
 	}
 	src.CutTo(dst, f.Size)
+	return hidden
 }
 
 // shiftHead subtracts d from the times in the head of a fragment. If only one track would begin
-// before time 0, shiftHead hides that track.
-func (m *Movie) shiftHead(head []byte, d time.Duration) {
+// before time 0, shiftHead hides that track, and returns the number of its samples.
+func (m *Movie) shiftHead(head []byte, d time.Duration) (hidden int) {
 	size := int(binary.BigEndian.Uint32(head))
-	var early []byte // type field of the traf box to hide
+	var early, earlyTraf []byte // type field and content of the traf box to hide
 	shown := 0
 	for in := head[8:size]; len(in) > 0; {
 		kind, traf, rest := cutBox(in)
 		if kind == nil {
-			return
+			return 0
 		}
 		in = rest
 		if string(kind) != "traf" {
@@ -244,12 +246,29 @@ func (m *Movie) shiftHead(head []byte, d time.Duration) {
 		if m.shiftTrack(traf, d) {
 			shown++
 		} else {
-			early = kind
+			early, earlyTraf = kind, traf
 		}
 	}
-	if early != nil && shown > 0 {
-		copy(early, "free")
+	if early == nil || shown == 0 {
+		return 0
 	}
+	copy(early, "free")
+	return countSamples(earlyTraf)
+}
+
+// countSamples returns the number of samples in a traf box.
+func countSamples(traf []byte) (n int) {
+	for len(traf) > 0 {
+		kind, in, rest := cutBox(traf)
+		if kind == nil {
+			break
+		}
+		if string(kind) == "trun" && len(in) >= 8 {
+			n += int(binary.BigEndian.Uint32(in[4:]))
+		}
+		traf = rest
+	}
+	return n
 }
 
 // shiftTrack subtracts d from the time in a traf box. If the result would be negative, shiftTrack

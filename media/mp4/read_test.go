@@ -213,7 +213,7 @@ func TestAppendEarlier(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.AppendEarlier(&dst, &src, f, by)
+			hidden := m.AppendEarlier(&dst, &src, f, by)
 			if string(src.Bytes()) != "next" {
 				t.Errorf("%d bytes are left", src.Len())
 			}
@@ -227,11 +227,11 @@ func TestAppendEarlier(t *testing.T) {
 			if audio := ofTrack(2, want); len(audio) > 0 && audio[0].dts < 0 {
 				got, _, err := m.ReadFragment(dst.Bytes())
 				if err != nil || got.Pictures != f.Pictures || got.Sounds != 0 ||
-					got.Start != f.Start-by || got.Size != f.Size {
-					t.Errorf("fragment %d, %v earlier: %+v, %v", i, by, got, err)
+					got.Start != f.Start-by || got.Size != f.Size || hidden != f.Sounds {
+					t.Errorf("fragment %d, %v earlier: %+v, %v, %d hidden", i, by, got, err, hidden)
 				}
-			} else if got := readFragments(dst.Bytes()); !reflect.DeepEqual(got, want) {
-				t.Errorf("fragment %d, %v earlier: %v, want %v", i, by, got, want)
+			} else if got := readFragments(dst.Bytes()); !reflect.DeepEqual(got, want) || hidden != 0 {
+				t.Errorf("fragment %d, %v earlier: %v, %d hidden, want %v", i, by, got, hidden, want)
 			}
 			src.Release()
 			dst.Release()

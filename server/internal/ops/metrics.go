@@ -336,6 +336,9 @@ func (c scrape) records(st record.Stats) {
 	c.counter("recordings_written_bytes_total", "Bytes of recordings that were written.",
 		st.Written)
 	c.counter("recordings_lost_total", "Fragments that are in no recording: the disk was too slow, or failed.", st.Lost)
+	c.counter("recordings_hidden_frames_total",
+		"Frames whose times are before the beginning of their recording, so that players do not see them.",
+		st.Hidden)
 	c.counter("recordings_refused_total", "Streams that are in no recording, although they should be.", st.Refused)
 	c.counter("recordings_failures_total", "Errors of the disk.", st.Failures)
 	c.counter("recordings_removed_total", "Recordings that were deleted because of --record-bytes.",

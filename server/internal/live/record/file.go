@@ -105,15 +105,17 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add moves the fragment e from the beginning of c to f.pending.
-func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
-	f.movie.AppendEarlier(&f.pending, c, e, f.base)
+// add moves the fragment e from the beginning of c to f.pending. It returns the number of frames
+// that it has hidden from players, because they are earlier than the beginning of the file.
+func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) (hidden int) {
+	hidden = f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
 	if g, ok := f.segments.add(e, at, f.next); ok {
 		f.done = append(f.done, g)
 	}
 	f.next += int64(e.Size)
 	f.fragments++
+	return hidden
 }
 
 // write writes the pending fragments, and then the playlist entries of the complete segments.

@@ -28,7 +28,7 @@ type store struct {
 	bytes    int64          // size of all files
 	repaired int
 
-	written, lost, lostBytes, failures, removed atomic.Int64
+	written, lost, lostBytes, hidden, failures, removed atomic.Int64
 }
 
 // A finishedFile is a finished recording: a media file and its playlist.
@@ -152,6 +152,7 @@ type Stats struct {
 	Written   int64 // bytes written to media files
 	Lost      int64 // fragments not recorded, because the queue was full or the disk failed
 	LostBytes int64 // size of the lost fragments
+	Hidden    int64 // frames that players do not see, because their times are before their file
 	Refused   int64 // streams that were not recorded, because Stream returned an error
 	Failures  int64 // disk errors
 	Removed   int64 // files that were deleted because of MaxBytes
@@ -164,6 +165,7 @@ func (s *store) stats() Stats {
 	return Stats{
 		Files: len(s.files), Bytes: s.bytes, Repaired: s.repaired,
 		Written: s.written.Load(), Lost: s.lost.Load(), LostBytes: s.lostBytes.Load(),
+		Hidden:   s.hidden.Load(),
 		Failures: s.failures.Load(), Removed: s.removed.Load(),
 	}
 }

@@ -67,7 +67,7 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 			c.Discard(e.Size)
 			w.store.countLost(1, e.Size)
 		default:
-			w.file.add(e.FragmentInfo, e.at, c)
+			w.store.hidden.Add(int64(w.file.add(e.FragmentInfo, e.at, c)))
 		}
 	}
 	w.flush()
