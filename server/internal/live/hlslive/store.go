@@ -113,8 +113,9 @@ func parseState(text []byte) (*playlistState, error) {
 // localDate, or the end of s if that is later.
 //
 // Players cannot continue s if it is empty or has ended, if it ends too far from localDate, or if
-// segments between s and minMSN are missing. continueIn then returns localDate, and only raises the
-// numbers in cfg above those of s.
+// segments between s and minMSN are missing. continueIn then returns localDate, and raises the
+// numbers in cfg above those of s. In the last case players may still follow s, so the durations in
+// cfg are those of s, too.
 func (s *playlistState) continueIn(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
@@ -127,13 +128,15 @@ func (s *playlistState) continueIn(cfg *hls.Config, minMSN uint64,
 		end = end.Add(segment.Duration)
 		length += segment.Duration
 	}
-	if s.Ended || len(s.Segments) == 0 || localDate.Sub(end).Abs() > length ||
-		minMSN > s.Next.MSN+1 {
+	followed := !s.Ended && len(s.Segments) > 0 && localDate.Sub(end).Abs() <= length
+	if followed {
+		cfg.Target, cfg.Part, cfg.Segment = s.Target, s.Part, min(cfg.Segment, s.Target)
+	}
+	if !followed || minMSN > s.Next.MSN+1 {
 		cfg.FirstMSN = max(cfg.FirstMSN, s.Next.MSN+1)
 		cfg.FirstDiscontinuity = max(cfg.FirstDiscontinuity, s.Next.Number+1)
 		return localDate
 	}
-	cfg.Target, cfg.Part, cfg.Segment = s.Target, s.Part, min(cfg.Segment, s.Target)
 	cfg.FirstMSN, cfg.Past = s.Next.MSN, s.Segments
 	if s.Open {
 		gap := s.Next

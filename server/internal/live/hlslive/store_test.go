@@ -64,6 +64,32 @@ func TestPrecedeAfterAPause(t *testing.T) {
 	}
 }
 
+// If segments after the stored ones are missing, the next playlist has higher numbers, and the same
+// durations as long as players may follow it.
+func TestPrecedeWithMissingSegments(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &playlistState{Target: 2 * time.Second, Part: 200 * time.Millisecond,
+		Next:     hls.Listed{Epoch: 9, MSN: 8, Number: 2},
+		Segments: []hls.Listed{{Epoch: 9, MSN: 7, Duration: time.Second, Number: 2, Time: at}}}
+	for _, tt := range []struct {
+		comes, target, part time.Duration
+	}{
+		{time.Second, 2 * time.Second, 200 * time.Millisecond},
+		{time.Minute, 4 * time.Second, 300 * time.Millisecond},
+	} {
+		cfg := hls.Config{Epoch: 3, FirstMSN: 20, Target: 4 * time.Second,
+			Part: 300 * time.Millisecond, Segment: 3 * time.Second, Segments: 3, MaxBytes: 1 << 20}
+		s.continueIn(&cfg, 20, at.Add(tt.comes))
+		if len(cfg.Past) != 0 || cfg.FirstMSN != 20 || cfg.FirstDiscontinuity != 3 ||
+			cfg.Target != tt.target || cfg.Part != tt.part {
+			t.Errorf("%v: %+v, want target %v and part %v", tt.comes, cfg, tt.target, tt.part)
+		}
+		if _, err := hls.NewWindow(cfg); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A testStore records the names of the saved objects, and the epochs of the saved states.
 type testStore struct {
 	mu     sync.Mutex
