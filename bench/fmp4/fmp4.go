@@ -1,5 +1,5 @@
-// Package fmp4 reads the samples of fragmented MP4 files whose frames come from package load. It
-// accepts only what the millrace server writes: one video and one audio track, and an mdat box
+// Package fmp4 reads the samples of fragmented MP4 with the frames of package load. It accepts only
+// the structure that the millrace server writes: one video and one audio track, and an mdat box
 // after each moof box.
 package fmp4
 
@@ -25,12 +25,11 @@ const MaxBox = 4 << 20
 // A Sample is an audio or video frame.
 type Sample struct {
 	Kind       byte   // load.Video or load.Audio
-	Payload    []byte // the FLV tag's payload that has this frame; without composition time
+	Payload    []byte // payload of the frame's FLV tag, with a composition time of 0
 	Start, End int64  // in units of the track
 }
 
-// A Reader keeps what the header of a file says about its tracks. The zero value has read no
-// header.
+// A Reader reads one file. It stores the tracks of the file's header.
 type Reader struct {
 	tracks map[uint32]byte // the kind of each track; nil until Header has returned
 }

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -233,13 +232,7 @@ func (t *target) collectGarbage(ctx context.Context) error {
 // checkLeaks returns an error if goroutines of the server wait for something that cannot happen any
 // more. If the server was built without the profile of leaked goroutines, it does nothing.
 func (t *target) checkLeaks(ctx context.Context) error {
-	err := t.ask(ctx, "/debug/pprof/goroutineleak?debug=1", func(r io.Reader) error {
-		text, err := io.ReadAll(io.LimitReader(r, 1<<20))
-		if err == nil && !bytes.HasPrefix(text, []byte("goroutineleak profile: total 0\n")) {
-			err = fmt.Errorf("leaked goroutines:\n%s", text)
-		}
-		return err
-	})
+	err := t.ask(ctx, "/debug/pprof/goroutineleak?debug=1", measure.CheckLeaks)
 	if status, ok := errors.AsType[*statusError](err); ok && status.status == http.StatusNotFound {
 		return nil
 	}

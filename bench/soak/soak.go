@@ -17,8 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -166,19 +164,9 @@ func Run(ctx context.Context, cfg Config, log func(line string)) (*Report, error
 	return r.report(cutShort), nil
 }
 
-// buildServer compiles the server with Go's profile of leaked goroutines, and returns the path of
-// the executable file in dir.
-func buildServer(ctx context.Context, dir string) (string, error) {
-	var env []string
-	if strings.HasPrefix(runtime.Version(), "go1.26") { // later versions always have the profile
-		env = append(env, "GOEXPERIMENT=goroutineleakprofile")
-	}
-	return measure.Build(ctx, dir, measure.Millrace, env...)
-}
-
 func (r *run) open(ctx context.Context, dir string) (err error) {
 	if r.cfg.Program == "" {
-		if r.cfg.Program, err = buildServer(ctx, dir); err != nil {
+		if r.cfg.Program, err = measure.BuildServer(ctx, dir); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/httpflv"
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
@@ -49,7 +50,7 @@ func must(err error) {
 }
 
 func TestSoak(t *testing.T) {
-	program, err := buildServer(t.Context(), t.TempDir())
+	program, err := measure.BuildServer(t.Context(), t.TempDir())
 	must(err)
 	for name, test := range map[string]func(t *testing.T, program string){
 		"faults": faultsAreFound, "exit status": exitStatusIsFound, "nothing": nothingIsFound,

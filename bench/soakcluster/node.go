@@ -295,13 +295,7 @@ func (n *node) released(ctx context.Context) error {
 	if len(held) > 0 {
 		return errors.Join(append(held, n.owners(ctx))...)
 	}
-	return n.ask(ctx, "/debug/pprof/goroutineleak?debug=1", func(r io.Reader) error {
-		text, err := io.ReadAll(io.LimitReader(r, 1<<20))
-		if err == nil && !bytes.HasPrefix(text, []byte("goroutineleak profile: total 0\n")) {
-			err = fmt.Errorf("leaked goroutines:\n%s", text)
-		}
-		return err
-	})
+	return n.ask(ctx, "/debug/pprof/goroutineleak?debug=1", measure.CheckLeaks)
 }
 
 // owners returns an error that lists the owners of the node's memory.

@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,8 +57,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Rest is the time without failures at the end of a run, and the time after a failure in which the
-// cluster must have recovered.
+// rest is the time without failures at the end of a run, and the maximum time in which the cluster
+// recovers from a failure.
 const rest = 15 * time.Second
 
 type run struct {
@@ -73,8 +71,6 @@ type run struct {
 	done    tally
 	faults  faults
 	events  events
-	// clients ends when clients must leave.
-	clients context.Context
 }
 
 // A tally counts by row and column of the report. Any goroutine may add to it.
@@ -132,7 +128,7 @@ func Run(ctx context.Context, cfg Config, log func(line string)) (*Report, error
 	r := &run{cfg: cfg, log: log, began: time.Now(), dir: dir,
 		faults: faults{any: make(chan struct{})}}
 	if cfg.Program == "" {
-		r.cfg.Program, err = buildServer(ctx, dir)
+		r.cfg.Program, err = measure.BuildServer(ctx, dir)
 	}
 	if err == nil {
 		r.site, err = openSite(ctx, r)
@@ -160,7 +156,6 @@ func (r *run) load(ctx context.Context) {
 	var all sync.WaitGroup
 	clients, leave := context.WithCancel(ctx)
 	defer leave()
-	r.clients = clients
 	for i := range r.cfg.Streams {
 		r.streams = append(r.streams, newStream(r, i))
 	}
@@ -195,16 +190,6 @@ func (r *run) load(ctx context.Context) {
 		r.site.terminate()
 		r.checkRecordings()
 	}
-}
-
-// buildServer compiles the server with Go's profile of leaked goroutines, and returns the path of
-// the executable file in dir.
-func buildServer(ctx context.Context, dir string) (string, error) {
-	var env []string
-	if strings.HasPrefix(runtime.Version(), "go1.26") { // later versions always have the profile
-		env = append(env, "GOEXPERIMENT=goroutineleakprofile")
-	}
-	return measure.Build(ctx, dir, measure.Millrace, env...)
 }
 
 func keepLogs(from, to string) error {

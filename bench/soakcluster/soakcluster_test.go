@@ -47,7 +47,7 @@ func testRun() *run {
 	return &run{cfg: cfg, began: time.Now(), faults: faults{any: make(chan struct{})}}
 }
 
-// A follower accepts the tags of one session after the other, and notices what is wrong.
+// A follower accepts one session after the other, and detects gaps, wrong bytes and a wrong order.
 func TestFollower(t *testing.T) {
 	type step struct {
 		session int

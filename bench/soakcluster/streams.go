@@ -151,7 +151,7 @@ func (s *stream) publishOnce(ctx context.Context, p load.Protocol, kind string, 
 	return err
 }
 
-// An flvPublisher is a load.Protocol that publishes with a client of its own.
+// An flvPublisher is a load.Protocol that uses a new HTTP client for each publication.
 type flvPublisher struct {
 	*site
 	url string
@@ -245,7 +245,7 @@ func (f *follower) tag(kind byte, payload []byte) error {
 // may end after a fragment of one track.
 const heldBack = 100
 
-// finish counts what is missing at the end of a session, if its publisher has ended it properly.
+// finish records the samples of MP4 that are missing in the session of the last tag.
 func (f *follower) finish() {
 	if f.index < 0 {
 		return

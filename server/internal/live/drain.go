@@ -59,9 +59,7 @@ func (h *Hub) AskToReconnect(ctx context.Context) {
 func (h *Hub) Drain(ctx context.Context) {
 	h.Close()
 	empty := h.admitted.Close()
-	select {
-	case <-empty:
-	case <-ctx.Done():
+	if limit.AwaitContext(ctx, empty) != nil {
 		h.log.Warn("time is up, viewers are disconnected", "viewers", h.Viewers())
 		h.cutViewers()
 		limit.Await(h.log, "viewers", empty)

@@ -836,6 +836,20 @@ func TestDrainEndsStreamsThatWait(t *testing.T) {
 	}
 }
 
+// If publishers have used up the time for draining, and there are no viewers, no viewers are
+// disconnected.
+func TestDrainWithoutViewers(t *testing.T) {
+	for range 20 { // a select would choose at random
+		f := serve(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		f.Drain(ctx)
+		if log := f.Log.String(); strings.Contains(log, "level=WARN") {
+			t.Fatal(log)
+		}
+	}
+}
+
 // waits waits until the stream has no publisher.
 func (f *fixture) waits(name string) {
 	f.T.Helper()

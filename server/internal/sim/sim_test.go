@@ -147,6 +147,7 @@ var failedSeeds = []struct {
 	{3110, "a node goes on reading from a dead owner after an outage of Redis"},
 	{6453, "a request whose player has left keeps a processor busy"},
 	{1795828694422, "the target duration changes in a playlist of which the store lacks segments"},
+	{1795833689200, "a node whose publisher has left takes a stream whose publisher has returned"},
 }
 
 // A fault that a history has found does not come back.

@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -118,5 +119,21 @@ func Await(log *slog.Logger, name string, done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		log.Error("stopping without them", "who", name)
+	}
+}
+
+// AwaitContext waits until the channel done is closed. If ctx ends first, it returns the error of
+// ctx. If done is closed already, AwaitContext returns nil, even if ctx has ended too.
+func AwaitContext(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	default:
+		return ctx.Err()
 	}
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"errors"
 	"testing"
 )
@@ -55,4 +56,20 @@ func TestLimiter(t *testing.T) {
 	<-empty
 	<-l.Close() // a second call
 	<-New(1, full, ending).Close()
+}
+
+// A channel that is closed counts, even if the context has ended as well.
+func TestAwaitContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	done := make(chan struct{})
+	if err := AwaitContext(ctx, done); err != context.Canceled {
+		t.Errorf("the context has ended: %v", err)
+	}
+	close(done)
+	for range 100 { // a select chooses at random
+		if err := AwaitContext(ctx, done); err != nil {
+			t.Fatalf("both have ended: %v", err)
+		}
+	}
 }

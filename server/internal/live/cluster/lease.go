@@ -403,7 +403,7 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 		takeover := t.takeover
 		if silent, away := t.hub.Silent(l.name); away || silent >= live.StalledAfter {
 			takeover = live.TakeoverNever
-			if ok, err := t.mayClaimIdle(ctx, l.name); err != nil {
+			if ok, err := t.mayClaimIdle(ctx, l, away); err != nil {
 				return
 			} else if !ok {
 				continue
@@ -417,17 +417,30 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	}
 }
 
-// mayClaimIdle reports whether this node may claim a stream whose publisher has left or is silent.
-// Another node may have the publisher now, but its lease may have expired while the cluster's
-// directory did not answer. As long as the directory records no owner, this node therefore waits
-// for the duration of a lease, in which the other node renews its lease. An error means that the
-// directory cannot be reached.
-func (t *leaseTable) mayClaimIdle(ctx context.Context, name string) (bool, error) {
-	_, err := t.client.directory.Lookup(ctx, name)
-	if !t.client.noteAnswer(err) {
+// mayClaimIdle reports whether this node may claim a stream whose publisher has left (away), or is
+// silent. An error means that the cluster's directory cannot be reached.
+//
+// Another node may have the publisher now:
+//   - The directory may record that the other node owns the stream, but has no publisher, because
+//     it was not told yet that the publisher has returned. A claim would then replace the owner. If
+//     this node's publisher has left, mayClaimIdle therefore revokes l.
+//   - The lease of the other node may have expired while the directory did not answer. As long as
+//     the directory records no owner, this node therefore waits for the duration of a lease, in
+//     which the other node renews its lease.
+func (t *leaseTable) mayClaimIdle(ctx context.Context, l *lease, away bool) (bool, error) {
+	begun := time.Now()
+	o, err := t.client.directory.Lookup(ctx, l.name)
+	switch {
+	case !t.client.noteAnswer(err):
 		return false, err
+	case err != nil:
+		return t.client.answeredFor() >= t.client.leaseTime, nil
+	case away && o.Node != t.self:
+		t.setOwner(l.name, o, begun)
+		t.revoke(l)
+		return false, nil
 	}
-	return err == nil || t.client.answeredFor() >= t.client.leaseTime, nil
+	return true, nil
 }
 
 // revoke ends l and calls Hub.Lost. It is called when another node has become the owner of the

@@ -232,6 +232,35 @@ func TestLateClaimYieldsToThePublisher(t *testing.T) {
 	})
 }
 
+// While the directory is away, a publisher moves from one node to another and back. The first node
+// keeps the stream, although the directory has not been told yet that the publisher has returned.
+func TestLateClaimYieldsToTheReturnedPublisher(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		first, other := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		l := first.claim(t, "s")
+		first.hub.setAway(true)
+		l.Tell()
+		synctest.Wait()
+		first.net.set(unreachable)
+		other.net.set(unreachable)
+		passing := other.claim(t, "s")
+		other.hub.setAway(true)
+		first.hub.setAway(false)
+		l.Tell()
+		other.net.set(nil)
+		time.Sleep(testLease / 2)
+		if !l.Held() || passing.Held() {
+			t.Errorf("the publisher's node owns the stream: %v; the other node has held it: %v",
+				l.Held(), passing.Held())
+		}
+		first.net.set(nil)
+		time.Sleep(testLease)
+		if !l.Current() {
+			t.Error("the publisher's node has not kept the stream")
+		}
+	})
+}
+
 // The answer to a claim is lost, and the node repeats the claim. The directory then runs the first
 // claim a second time. The node keeps the stream.
 func TestClaimIsRepeated(t *testing.T) {

@@ -42,7 +42,7 @@ const (
 
 // Objects fetches and caches the HLS objects of other nodes' streams for the players at this node.
 // Concurrent requests for an object share one fetch. The cache is limited in bytes, and drops the
-// least recently used objects first. It also drops an object that nobody has requested for a
+// least recently used objects first. It also drops objects that were not requested for a
 // minute. The caller must call Close.
 type Objects struct {
 	max, maxObject int64
@@ -58,7 +58,7 @@ type Objects struct {
 	mu      lock.Mutex
 	entries map[string]*objectEntry
 	kept    list.List   // of *objectEntry, the most recently used first
-	sweep   *time.Timer // calls dropUnused; nil if kept is empty
+	sweep   *time.Timer // calls dropUnused; nil if none is scheduled
 	stats   ObjectStats
 }
 
@@ -265,7 +265,7 @@ func (o *Objects) Free(excess int64) int64 {
 	return before - o.stats.Bytes
 }
 
-// dropUnused drops the objects that nobody has requested for maxUnused.
+// dropUnused drops the objects that were not requested for maxUnused.
 func (o *Objects) dropUnused() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

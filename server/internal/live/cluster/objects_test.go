@@ -234,7 +234,7 @@ func TestObjectsEvict(t *testing.T) {
 	})
 }
 
-// An object that nobody requests for a minute is dropped, and each request prolongs its life.
+// An object is dropped a minute after its last request.
 func TestObjectsUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newTestObjects(t, 1<<20, 1<<20)

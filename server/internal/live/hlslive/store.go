@@ -114,8 +114,8 @@ func parseState(text []byte) (*playlistState, error) {
 //
 // Players cannot continue s if it is empty or has ended, if it ends too far from localDate, or if
 // segments between s and minMSN are missing. continueIn then returns localDate, and raises the
-// numbers in cfg above those of s. In the last case players may still follow s, so the durations in
-// cfg are those of s, too.
+// numbers in cfg above those of s. If only segments are missing, players may still follow s, so cfg
+// also gets the durations of s.
 func (s *playlistState) continueIn(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)

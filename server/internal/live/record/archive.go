@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
 	"github.com/millrace-io/millrace/server/internal/disk"
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
@@ -233,7 +234,7 @@ func (a *Archive) Close(ctx context.Context) error {
 		r.Close()
 	}
 	for i, r := range recordings {
-		if await(ctx, r.done) == nil {
+		if limit.AwaitContext(ctx, r.done) == nil {
 			continue
 		}
 		for _, r := range recordings[i:] {
@@ -242,28 +243,13 @@ func (a *Archive) Close(ctx context.Context) error {
 		return ctx.Err() // the lock stays until the process ends: a write may be in progress
 	}
 	a.stopWait()
-	if err := await(ctx, a.ready); err != nil {
+	if err := limit.AwaitContext(ctx, a.ready); err != nil {
 		return err
 	}
 	if err := a.lock.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	return nil
-}
-
-// await waits until done is closed. If ctx ends first, it returns the error of ctx.
-func await(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-done: // ctx may have ended long ago
-		return nil
-	default:
-		return ctx.Err()
-	}
 }
 
 // Stats returns a snapshot of the counters.

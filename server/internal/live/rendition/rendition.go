@@ -69,9 +69,8 @@ func (r *Rendition) Evict(age time.Duration, dropNewest bool) int64 {
 }
 
 // Head returns the bytes that a new viewer gets before any frame. An FLV header announces only the
-// tracks that exist. If toNode is true, the viewer is another node, which waits for the announced
-// tracks itself. Until the tracks are known, the header for it announces what the publisher has
-// announced.
+// tracks that exist. But if toNode is true and the tracks are not known yet, it announces the same
+// tracks as the publisher: the viewer is another node, which waits for the announced tracks itself.
 func (r *Rendition) Head(toNode bool) []byte {
 	tracks := r.facts.Tracks.Load()
 	if r.format != FLV || tracks == 0 || toNode && !r.facts.AreKnown() {
