@@ -58,7 +58,7 @@ type Object struct {
 	URI   string
 	MSN   uint64
 	Part  int
-	Break bool // first object after a discontinuity
+	Break bool // first object after a discontinuity, which a playlist may no longer show
 	Data  []byte
 }
 
@@ -89,6 +89,8 @@ type follower struct {
 	whole bool   // got has all parts from the start of the segment
 	init  string // URI of the last initialization section
 	times timeline
+	// discontinuity is the discontinuity sequence number of the last part or segment.
+	discontinuity uint64
 
 	fetched int
 	again   struct {
@@ -120,6 +122,9 @@ func (f *follower) run(ctx context.Context) error {
 		return err
 	}
 	f.start(m)
+	if s := m.Segment(f.msn); s != nil {
+		f.discontinuity = s.Discontinuity
+	}
 	for {
 		if err := f.consume(ctx, m); err != nil || m.Ended {
 			return err
@@ -279,6 +284,13 @@ func (f *follower) consume(ctx context.Context, m *Media) error {
 	}
 }
 
+// isBreak reports whether there is a discontinuity before the next object, which belongs to s.
+func (f *follower) isBreak(s *Segment) bool {
+	before := f.discontinuity
+	f.discontinuity = s.Discontinuity
+	return s.Discontinuity != before
+}
+
 func (f *follower) nextSegment(msn uint64) {
 	f.msn, f.part, f.got, f.whole = msn, 0, f.got[:0], true
 }
@@ -318,7 +330,7 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 		f.got = append(f.got, data...)
 		f.stats.Parts++
 		f.addLatency(s, partsDuration(s.Parts[:f.part+1]))
-		o := Object{PartObject, p.URI, s.MSN, f.part, s.Break && f.part == 0, data}
+		o := Object{PartObject, p.URI, s.MSN, f.part, f.isBreak(s), data}
 		if err := f.deliver(o); err != nil {
 			return err
 		}
@@ -375,7 +387,7 @@ func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) er
 	}
 	f.stats.Segments++
 	f.addLatency(s, s.Duration)
-	return f.deliver(Object{SegmentObject, s.URI, s.MSN, 0, s.Break && size == 0, rest})
+	return f.deliver(Object{SegmentObject, s.URI, s.MSN, 0, f.isBreak(s), rest})
 }
 
 func (f *follower) segmentBitrate(s *Segment, size int) {

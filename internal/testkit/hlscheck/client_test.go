@@ -323,6 +323,23 @@ func TestMissed(t *testing.T) {
 	}
 }
 
+// A player that has missed a discontinuity notices it at the next segment.
+func TestBreakIsMissed(t *testing.T) {
+	f := newFollower(&Client{})
+	for i, s := range []struct {
+		number uint64
+		tag    bool
+		want   bool
+	}{
+		{number: 0}, {number: 1, tag: true, want: true}, {number: 1, tag: true},
+		{number: 2, want: true}, {number: 2},
+	} {
+		if got := f.isBreak(&Segment{Discontinuity: s.number, Break: s.tag}); got != s.want {
+			t.Errorf("object %d: %v, want %v", i, got, s.want)
+		}
+	}
+}
+
 // TestBoxes checks invalid initialization sections and parts.
 func TestBoxes(t *testing.T) {
 	ftyp, moov := mp4Box("ftyp", u32(0, 0)), mp4Box("moov", mp4Box("mvex"))
