@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -31,6 +32,7 @@ type packet struct {
 	Kind  string  `json:"codec_type"`
 	PTS   float64 `json:"pts_time,string"` // in seconds
 	DTS   float64 `json:"dts_time,string"`
+	Pos   int64   `json:"pos,string"` // offset in the file, in bytes
 	Hash  string  `json:"data_hash"`
 	Flags string  `json:"flags"`
 }
@@ -413,6 +415,11 @@ func compare(t *testing.T, film []byte, exact bool) {
 // read list.
 func sameInGStreamer(t *testing.T, file string, list []packet) {
 	t.Helper()
+	if len(list) == 0 {
+		return
+	}
+	// ffprobe reads by time if the tracks are more than a second apart.
+	first := slices.MinFunc(list, func(a, b packet) int { return cmp.Compare(a.Pos, b.Pos) })
 	for _, kind := range kinds {
 		a := only(list, kind)
 		if len(a) == 0 {
@@ -421,7 +428,7 @@ func sameInGStreamer(t *testing.T, file string, list []packet) {
 		b := readGStreamer(t, file, kind)
 		// GStreamer skips frames that are earlier than the first fragment. After a wrong clock, a
 		// file may begin with such a fragment of audio.
-		for len(a) > len(b) && a[0].PTS < list[0].PTS {
+		for len(a) > len(b) && a[0].PTS < first.PTS {
 			a = a[1:]
 		}
 		if len(a) != len(b) {
