@@ -1,14 +1,18 @@
 package sim
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -17,20 +21,41 @@ import (
 
 var (
 	seedFlag      = flag.Uint64("seed", 0, "play the history of this seed, and print its trace")
-	replaysFlag   = flag.Int("replays", 1, "with -seed: play it so often, and print how often it fails")
+	replaysFlag   = flag.Int("replays", 1, "with -seed: play it so often, and count the failures")
 	fromFlag      = flag.Uint64("from", 1, "the first seed")
+	resultFlag    = flag.String("result", "", "with -seed: play here, and write the result to a file")
 	historiesFlag = flag.Int("histories", 0, "number of histories; 0: a few")
 )
 
 // manyHistories is the number of histories in which every kind of failure happens.
 const manyHistories = 100
 
-// play plays the history of a seed.
+// play plays the history of a seed in a process of its own. The course of the history then depends
+// on no other test, and with the runtime of tools/simoverlay usually on nothing but the seed.
 func play(t *testing.T, seed uint64) (r *Result) {
 	t.Helper()
-	// The order in which goroutines run then depends on less.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	r = &Result{Seed: seed}
+	to := filepath.Join(t.TempDir(), "result.json")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClusterKeepsItsPromises$",
+		"-seed", fmt.Sprint(seed), "-result", to)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	out, failed := cmd.CombinedOutput()
+	b, err := os.ReadFile(to)
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err == nil && failed != nil && len(r.Failures) == 0 {
+		err = failed
+	}
+	if err != nil {
+		t.Fatalf("seed %d: %v, %v\n%s", seed, failed, err, out)
+	}
+	return r
+}
+
+// playHere plays the history of a seed in this process, and writes its Result to the file to.
+func playHere(t *testing.T, seed uint64, to string) {
+	cryptotest.SetGlobalRandom(t, seed)
+	r := &Result{Seed: seed}
 	before := millrace.DefaultPool().Stats().InUse
 	func() {
 		defer func() {
@@ -44,7 +69,13 @@ func play(t *testing.T, seed uint64) (r *Result) {
 		r.Failures = append(r.Failures, fmt.Sprintf("%d bytes of blocks were not released",
 			after-before))
 	}
-	return r
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // bubbleStacks returns the stacks of the goroutines in bubbles.
@@ -64,14 +95,18 @@ func bubbleStacks() string {
 func (r *Result) report(t *testing.T) {
 	t.Helper()
 	if len(r.Failures) > 0 {
-		t.Errorf("seed %d:\n\t%s\nto see what happened:\n\tgo test ./server/internal/sim "+
-			"-run Promises -args -seed %[1]d", r.Seed, strings.Join(r.Failures, "\n\t"))
+		t.Errorf("seed %d:\n\t%s\nto see what happened:\n\t"+
+			"scripts/simulate -seed %[1]d", r.Seed, strings.Join(r.Failures, "\n\t"))
 	}
 }
 
 // A cluster keeps the promises that Check checks, even if nodes, links or Redis fail.
 func TestClusterKeepsItsPromises(t *testing.T) {
-	if *seedFlag != 0 {
+	switch {
+	case *resultFlag != "":
+		playHere(t, *seedFlag, *resultFlag)
+		return
+	case *seedFlag != 0:
 		replay(t)
 		return
 	}
@@ -118,18 +153,29 @@ func TestClusterKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// replay plays the history of -seed, and prints the trace of the last replay.
+// replay plays the history of -seed, and prints the trace of a replay that has failed, if there is
+// one.
 func replay(t *testing.T) {
-	failed := 0
-	var r *Result
+	failed, same := 0, 0
+	var first, shown *Result
 	for range *replaysFlag {
-		if r = play(t, *seedFlag); len(r.Failures) > 0 {
-			failed++
-			r.report(t)
+		r := play(t, *seedFlag)
+		if first == nil {
+			first, shown = r, r
+		}
+		if slices.Equal(r.Trace, first.Trace) {
+			same++
+		}
+		if len(r.Failures) > 0 {
+			if failed++; failed == 1 {
+				shown = r
+				r.report(t)
+			}
 		}
 	}
-	fmt.Println(strings.Join(r.Trace, "\n"))
-	fmt.Printf("%d of %d replays failed\n", failed, *replaysFlag)
+	fmt.Println(strings.Join(shown.Trace, "\n"))
+	fmt.Printf("%d of %d replays failed; %d have the trace of the first one\n", failed,
+		*replaysFlag, same)
 }
 
 // failedSeeds are seeds of histories that have found a fault. A change of this package changes the
