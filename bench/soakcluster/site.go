@@ -288,13 +288,17 @@ func (s *site) client(http2 bool) *http.Client {
 	}}
 }
 
+// alive reports whether a process still has a thread. Until the last one has ended, the process has
+// its sockets and locks, although its first thread may be a zombie already.
 func alive(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	text, err := os.ReadFile(dir + "stat")
 	if err != nil {
 		return false
 	}
 	_, state, _ := strings.Cut(string(text), ") ")
-	return !strings.HasPrefix(state, "Z")
+	threads, _ := os.ReadDir(dir + "task")
+	return !strings.HasPrefix(state, "Z") || len(threads) > 1
 }
 
 func kill(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
