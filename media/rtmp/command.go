@@ -144,14 +144,6 @@ func (c *ServerConn) result(transaction float64, values ...any) {
 	c.call(0, "_result", transaction, values...)
 }
 
-func (c *ServerConn) call(stream uint32, name string, transaction float64, values ...any) {
-	m := Message{Type: TypeCommand, ChunkStream: commandChunks, Stream: stream}
-	if stream != 0 {
-		m.ChunkStream = statusChunks
-	}
-	c.enc.appendBytes(&c.out, m, AppendAMF(AppendAMF(nil, name, transaction), values...))
-}
-
 func (c *ServerConn) data(values ...any) {
 	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
 	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))

@@ -1,9 +1,10 @@
-// Package rtmp implements the server's side of RTMP without copying the bodies of messages.
+// Package rtmp implements RTMP without copying the bodies of messages: the server's side, and the
+// side of a client that publishes.
 //
 // A [ServerConn] performs the handshake, and answers commands until the client wants to publish or
-// to play. Then it returns the client's messages. The parts of a ServerConn can also be used alone:
-// a [Decoder] reads chunks and returns messages, and an [Encoder] splits messages into chunks.
-// [AppendAMF] and [ParseAMF] write and read the values of commands.
+// to play. Then it returns the client's messages. A [ClientConn] asks a server to take a stream. The
+// parts can also be used alone: a [Decoder] reads chunks and returns messages, and an [Encoder]
+// splits messages into chunks. [AppendAMF] and [ParseAMF] write and read the values of commands.
 //
 //	        chunk                    chunk                  chunk
 //	├─ header ┬─ payload ─┼─ header ┬─ payload ─┼─ header ┬─ payload ─┤     on the wire; streams may interleave

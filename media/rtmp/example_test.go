@@ -58,6 +58,64 @@ func ExampleServerConn() {
 	// ended
 }
 
+// A client publishes a picture at a server.
+func ExampleClientConn() {
+	conn, server := net.Pipe()
+	published := make(chan struct{})
+	go func() { // the other server
+		defer close(published)
+		r := millrace.NewReader(server)
+		defer r.Release()
+		c := rtmp.NewServerConn(r, server, 1<<20)
+		defer c.Release()
+		if request, err := c.Accept(); err == nil {
+			fmt.Println("the server gets", request.Path)
+			_ = c.Start()
+		}
+		var body millrace.Chain
+		m, err := c.Next(&body)
+		fmt.Printf("%v at %d ms, %d bytes, %v\n", m.Type, m.Timestamp, body.Len(), err)
+		body.Release()
+		_, _ = c.Next(&body) // answers the end of the stream
+	}()
+
+	to, err := rtmp.ParseAddress("rtmp://example.com/live/key")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := millrace.NewReader(conn) // a connection to to.Host
+	defer r.Release()
+	c := rtmp.NewClientConn(r, conn, 4096)
+	defer c.Release()
+	if err := c.Publish(to, "example"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	var end, out, body, announced millrace.Chain
+	c.AppendEnd(&end)
+	ended := make(chan error)
+	go func() { ended <- c.Wait() }()
+
+	var enc rtmp.Encoder
+	defer enc.Release()
+	enc.SetChunkSize(&announced, 4096) // c has announced it
+	announced.Release()
+	body.AppendCopy([]byte("\x17\x01\x00\x00\x00picture"))
+	m := rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: rtmp.VideoChunks, Stream: rtmp.Stream,
+		Timestamp: 40}
+	_ = enc.Append(&out, m, &body)
+	out.Merge(&end)
+	_, _ = out.WriteTo(conn)
+	fmt.Println(<-ended)
+	<-published
+	conn.Close()
+	// Output:
+	// the server gets live/key
+	// video at 40 ms, 12 bytes, <nil>
+	// rtmp: the server answers NetStream.Unpublish.Success: live/key is not published any more
+}
+
 // publish is a client that sends its whole session, and reads until the server closes the
 // connection.
 func publish(conn net.Conn) {

@@ -1,7 +1,6 @@
 package rtmp
 
 import (
-	"encoding/binary"
 	"io"
 	"math"
 	"strings"
@@ -10,22 +9,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-const (
-	// maxCommand limits the total size of unfinished messages, in bytes, until the client requests
-	// to publish or play. The longest message in this phase is the connect command. It has a few
-	// hundred bytes, or more if its URLs contain tokens.
-	maxCommand = 16 << 10
-
-	// maxPlayer limits the total size of unfinished messages, in bytes, while the client plays. A
-	// playing client sends only short messages, such as pause commands.
-	maxPlayer = 4 << 10
-
-	// windowSize is the default acknowledgement window in bytes. The client may set another size.
-	windowSize = 2_500_000
-	// leastWindow is the minimum size of the acknowledgement window. Without a minimum, a client
-	// could request an acknowledgement for every byte.
-	leastWindow = 1 << 10
-)
+// maxPlayer limits the total size of unfinished messages, in bytes, while the client plays. A
+// playing client sends only short messages, such as pause commands.
+const maxPlayer = 4 << 10
 
 // MaxAnnounced is the largest chunk size in bytes that a ServerConn announces. gortmplib, which
 // MediaMTX uses, refuses more than 10 MiB.
@@ -38,21 +24,14 @@ const MaxAnnounced = 8 << 20
 // [ServerConn.SetMessageTimeout] sets the only timeout of a ServerConn. To limit the time until the
 // request, or the time without data, set deadlines on the connection.
 type ServerConn struct {
-	r          *millrace.Reader
-	w          io.Writer
-	dec        *Decoder
-	enc        Encoder
+	endpoint
 	maxMessage int
-	out        millrace.Chain // output that has not been sent; empty between calls
-	body       millrace.Chain // body of the message being processed; empty between calls
-
-	window, acknowledged uint64 // size of the acknowledgement window; bytes acknowledged so far
-	connect              Object // the object in the connect command
-	request              *Request
-	streamName           string // stream name of the request, without parameters
-	stream               uint32 // the message stream of the request
-	fcPublish            bool   // the client has sent FCPublish and waits for onFCPublish
-	paused               bool
+	connect    Object // the object in the connect command
+	request    *Request
+	streamName string // stream name of the request, without parameters
+	stream     uint32 // the message stream of the request
+	fcPublish  bool   // the client has sent FCPublish and waits for onFCPublish
+	paused     bool
 }
 
 // NewServerConn returns a ServerConn that reads from r and writes to w. It borrows both. Call
@@ -64,13 +43,8 @@ type ServerConn struct {
 // less. A client that adopts this chunk size sends a message in one chunk, unless the message is
 // larger.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
-	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
-		maxMessage: min(maxMessage, maxBody), window: windowSize}
-	_ = c.dec.setLimit(maxCommand) // cannot fail before the first byte
-	c.dec.progress = c.acknowledge
-	// Copy all payloads until Start, so that a client without a stream cannot keep blocks in use
-	// with parts of unfinished messages.
-	c.dec.copyBelow = maxBody + 1
+	c := &ServerConn{maxMessage: min(maxMessage, maxBody)}
+	c.endpoint.init(r, w)
 	return c
 }
 
@@ -87,12 +61,7 @@ func (c *ServerConn) SetMessageTimeout(limit time.Duration, onTimeout func()) {
 }
 
 // Release releases the memory of c. It does not close the Reader or the connection.
-func (c *ServerConn) Release() {
-	c.dec.Release()
-	c.enc.Release()
-	c.out.Release()
-	c.body.Release()
-}
+func (c *ServerConn) Release() { c.release() }
 
 // Accept performs the handshake, and answers commands until the client requests to publish or to
 // play. The caller grants this request with Start, or refuses it with Refuse. If the client
@@ -116,7 +85,7 @@ func (c *ServerConn) Accept() (*Request, error) {
 // with Refuse.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
-	c.dec.copyBelow = maxBody + 1 // see NewServerConn
+	c.dec.copyBelow = maxBody + 1 // see endpoint.init
 	return c.awaitRequest()
 }
 
@@ -233,79 +202,4 @@ func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 		}
 		c.body.Release()
 	}
-}
-
-// read reads a message into c.body, which must be empty. It handles protocol control messages.
-func (c *ServerConn) read() (Message, error) {
-	m, err := c.dec.Next(&c.body)
-	if err != nil {
-		return m, err
-	}
-	switch m.Type {
-	case TypeWindowSize:
-		if v, ok := uint32Of(&c.body); ok {
-			c.window = max(uint64(v), leastWindow)
-		}
-	case TypeUserControl:
-		c.answerPing()
-	case TypeDataAMF3, TypeCommandAMF3: // AMF0 values after one zero byte
-		m.Type += TypeData - TypeDataAMF3
-		c.body.Discard(min(1, c.body.Len()))
-		m.Size = c.body.Len()
-	}
-	if err = c.flush(); err == nil {
-		err = c.acknowledge()
-	}
-	if err != nil {
-		c.body.Release()
-	}
-	return m, err
-}
-
-// acknowledge reports the number of received bytes to the client, twice in each window. The Decoder
-// also calls it before a message is complete. If a message is larger than the window, the client
-// may wait for an acknowledgement before it sends the rest of the message.
-func (c *ServerConn) acknowledge() error {
-	n := c.dec.Received()
-	if n-c.acknowledged < c.window/2 {
-		return nil
-	}
-	c.acknowledged = n
-	c.enc.appendNumber(&c.out, TypeAcknowledgement, uint32(n))
-	return c.flush()
-}
-
-const (
-	eventStreamBegin  = 0
-	eventStreamEOF    = 1
-	eventPingRequest  = 6
-	eventPingResponse = 7
-)
-
-// answerPing answers the user control message in c.body if it is a ping request.
-func (c *ServerConn) answerPing() {
-	var p [6]byte
-	if c.body.Len() < len(p) {
-		return
-	}
-	c.body.CopyTo(p[:])
-	if binary.BigEndian.Uint16(p[:]) == eventPingRequest {
-		c.event(eventPingResponse, binary.BigEndian.Uint32(p[2:]))
-	}
-}
-
-func (c *ServerConn) event(event uint16, v uint32) {
-	p := binary.BigEndian.AppendUint16(nil, event)
-	c.enc.appendControl(&c.out, TypeUserControl, binary.BigEndian.AppendUint32(p, v))
-}
-
-func (c *ServerConn) flush() error {
-	if c.out.Len() == 0 {
-		return nil
-	}
-	_, err := c.out.WriteTo(c.w)
-	if err != nil {
-		c.out.Release()
-	}
-	return err
 }
