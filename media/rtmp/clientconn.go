@@ -66,7 +66,8 @@ func (a Address) url() string {
 	return "rtmp://" + a.Host + "/" + a.App
 }
 
-// A StatusError is a server's answer that it does not take the stream, or not any longer.
+// A StatusError means that the server has refused or ended the stream, or has asked the client to
+// reconnect.
 type StatusError struct {
 	Code        string // such as NetStream.Publish.BadName
 	Description string // for people; it may contain the stream key
@@ -95,8 +96,7 @@ type ClientConn struct {
 // NewClientConn returns a ClientConn that reads from r and writes to w. It borrows both. Call
 // [ClientConn.Release] to release the ClientConn's memory.
 //
-// The ClientConn announces that chunks have up to chunkSize bytes, 1 to 16777215. Servers accept at
-// least 65536; ffmpeg and nginx accept [MaxAnnounced].
+// The ClientConn announces chunks of chunkSize bytes, 1 to 16777215.
 func NewClientConn(r *millrace.Reader, w io.Writer, chunkSize int) *ClientConn {
 	c := &ClientConn{chunkSize: chunkSize}
 	c.endpoint.init(r, w)
@@ -106,9 +106,9 @@ func NewClientConn(r *millrace.Reader, w io.Writer, chunkSize int) *ClientConn {
 // Release releases the memory of c. It does not close the Reader or the connection.
 func (c *ClientConn) Release() { c.release() }
 
-// Publish performs the handshake, and asks the server to take a stream at to. It uses only App and
-// Key of to, and the rest to tell the server its own address. program is the name of the program,
-// for the log of the server. If the server refuses, the error is a *[StatusError].
+// Publish performs the handshake, and asks the server to accept a stream. It does not connect to
+// to.Host, but sends it to the server as part of the address. program is the name of the client
+// program. If the server refuses, the error is a *[StatusError].
 func (c *ClientConn) Publish(to Address, program string) error {
 	c.key = to.Key
 	if err := c.shakeHands(); err != nil {
@@ -180,7 +180,7 @@ func (c *ClientConn) result() ([]any, error) {
 	}
 }
 
-// awaitStart waits until the server takes the stream.
+// awaitStart waits until the server accepts the stream.
 func (c *ClientConn) awaitStart() error {
 	for {
 		values, err := c.nextCommand()
@@ -245,8 +245,8 @@ func isEnd(values []any) bool {
 // returned nil. The error is a *[StatusError] if the server ends the stream or asks the client to
 // reconnect, and otherwise the error of the connection. It is never nil.
 //
-// The answers are written to the Writer, also while another goroutine writes the stream's messages:
-// the Writer must not let an answer get into a message.
+// Wait writes the answers to the Writer of c. If another goroutine writes the stream's messages to
+// the same connection, the Writer must not insert an answer into a message.
 func (c *ClientConn) Wait() error {
 	for {
 		if _, err := c.nextCommand(); err != nil {

@@ -20,8 +20,8 @@ const (
 	leastWindow = 1 << 10
 )
 
-// An endpoint is what both sides of a connection have in common: it reads messages, answers those of
-// the protocol itself, and calls commands of the peer.
+// An endpoint reads and writes messages for one side of a connection. ServerConn and ClientConn
+// embed it. It answers protocol control messages itself.
 type endpoint struct {
 	r    *millrace.Reader
 	w    io.Writer

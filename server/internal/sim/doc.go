@@ -4,7 +4,7 @@
 // A history is one run. It begins with a seed, which decides every fault, every delay and every
 // step of the publishers and viewers. All goroutines of a history are in one bubble of
 // testing/synctest, so that a minute takes about half a second. The tests play each history in a
-// process of its own, so that it does not depend on others.
+// separate process.
 //
 //   - history.go plays one history: the clients, the two phases of faults, and the end. fault.go
 //     has the kinds of faults.

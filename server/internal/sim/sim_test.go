@@ -30,8 +30,8 @@ var (
 // manyHistories is the number of histories in which every kind of failure happens.
 const manyHistories = 100
 
-// play plays the history of a seed in a process of its own. The course of the history then depends
-// on no other test, and with the runtime of tools/simoverlay usually on nothing but the seed.
+// play plays the history of a seed in a separate process, so that earlier histories do not affect
+// it. With the runtime of tools/simoverlay, a seed usually has the same history each time.
 func play(t *testing.T, seed uint64) (r *Result) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "result.json")

@@ -417,13 +417,13 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	}
 }
 
-// mayClaimIdle reports whether this node may claim a stream whose publisher has left (away), or is
-// silent. An error means that the cluster's directory cannot be reached.
+// mayClaimIdle reports whether this node may claim the stream of l, whose publisher is silent or, if
+// away is set, has left. An error means that the cluster's directory cannot be reached.
 //
 // Another node may have the publisher now:
-//   - The directory may record that the other node owns the stream, but has no publisher, because
-//     it was not told yet that the publisher has returned. A claim would then replace the owner. If
-//     this node's publisher has left, mayClaimIdle therefore revokes l.
+//   - The directory may say that the owner has no publisher, although the publisher has returned to
+//     it. A claim would then replace the owner. If this node's publisher has left, mayClaimIdle
+//     therefore revokes l instead.
 //   - The lease of the other node may have expired while the directory did not answer. As long as
 //     the directory records no owner, this node therefore waits for the duration of a lease, in
 //     which the other node renews its lease.
