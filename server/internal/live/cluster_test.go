@@ -99,8 +99,9 @@ func (c *leaseCluster) Claim(_ context.Context, name string) (live.Lease, error)
 	l.epoch.Store(uint64(len(c.leases)))
 	return l, nil
 }
-func (c *leaseCluster) Want(string)     {}
-func (c *leaseCluster) Reachable() bool { return true }
+func (c *leaseCluster) Want(string)                              {}
+func (c *leaseCluster) IsElsewhere(context.Context, string) bool { return false }
+func (c *leaseCluster) Reachable() bool                          { return true }
 
 // A publisher that is refused, because the one before does not end, gives up its lease, unless the
 // one before has the same lease.
@@ -171,6 +172,11 @@ func (d *testDirectory) node(t testing.TB, change func(*live.Config)) *testNode 
 }
 
 func (n *testNode) Reachable() bool { return !n.dir.away.Load() }
+
+func (n *testNode) IsElsewhere(_ context.Context, name string) bool {
+	l := n.dir.owner(name)
+	return l != nil && l.node != n
+}
 
 func (n *testNode) Claim(_ context.Context, name string) (live.Lease, error) {
 	d := n.dir

@@ -151,7 +151,7 @@ const (
 )
 
 // A Cluster shares the streams of this server with other servers. Its methods may be called from
-// any goroutine. Only Claim may block. No method of a Cluster or a [Lease] may call the Hub,
+// any goroutine. Only Claim and IsElsewhere may block. No method of a Cluster or a [Lease] may call the Hub,
 // because the caller may hold the lock of the Hub.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
@@ -163,6 +163,9 @@ type Cluster interface {
 	// Want tells the cluster that viewers here want a stream that this node does not own. See
 	// [Peers.Wanted].
 	Want(name string)
+
+	// IsElsewhere reports whether another node is known to own the named stream.
+	IsElsewhere(ctx context.Context, name string) bool
 
 	// Reachable reports whether the owner of a stream can be determined.
 	Reachable() bool

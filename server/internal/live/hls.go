@@ -51,23 +51,29 @@ func (l HLS) Media(
 // Object appends an init segment, a segment or a part of a stream to dst, without copying. The
 // caller keeps ownership of dst. If o is the next part to be made, Object waits for it.
 func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
-	l.hub.mu.Lock()
-	w := l.hub.hls.byName[name]
-	if w != nil {
-		w.Touch()
-		if w.before != nil && w.before.Has(o.Epoch) {
-			w = w.before
-		}
-	}
-	elsewhere := w == nil && l.isElsewhere(name)
-	l.hub.mu.Unlock()
+	w, elsewhere := l.findMaker(name, o)
 	switch {
-	case elsewhere:
+	case elsewhere, w == nil && l.hasMoved(ctx, name):
 		return hlslive.ErrElsewhere
 	case w == nil:
 		return hlslive.Absent(name, o)
 	}
 	return w.Object(ctx, o, dst)
+}
+
+// findMaker returns the liveHLS that made or will make o. If no liveHLS of this node did, w is nil,
+// and elsewhere reports whether another node makes the stream's HLS.
+func (l HLS) findMaker(name string, o hls.Object) (w *liveHLS, elsewhere bool) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	latest := l.hub.hls.byName[name]
+	for w := latest; w != nil; w = w.before { // at most two iterations
+		if w.Has(o.Epoch) {
+			latest.Touch()
+			return w, false
+		}
+	}
+	return nil, l.isElsewhere(name)
 }
 
 // findEnded returns the result of hlsSet.findEnded for the named stream and playlist file. If the
@@ -89,6 +95,9 @@ func (l HLS) findEnded(name, file string) *liveHLS {
 // find returns the liveHLS of the named stream, and starts one if necessary. If the stream has not
 // begun, find first waits for the stream, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
+	if l.hasMoved(ctx, name) {
+		return nil, hlslive.ErrElsewhere
+	}
 	l.hub.mu.Lock()
 	if l.isElsewhere(name) {
 		l.hub.mu.Unlock()
@@ -138,6 +147,19 @@ func (l HLS) isElsewhere(name string) bool {
 		return l.hub.cfg.Cluster != nil && s.lease == nil
 	}
 	return l.hub.cfg.Cluster != nil && l.hub.hls.byName[name] == nil
+}
+
+// hasMoved reports whether a stream that has ended at this node continues at another node. Players
+// must then not get the end of the stream's earlier playlist, which this node may still have.
+func (l HLS) hasMoved(ctx context.Context, name string) bool {
+	if l.hub.cfg.Cluster == nil {
+		return false
+	}
+	l.hub.mu.Lock()
+	w := l.hub.hls.byName[name]
+	ended := w != nil && w.Ended() && l.hub.streams[name] == nil
+	l.hub.mu.Unlock()
+	return ended && l.hub.cfg.Cluster.IsElsewhere(ctx, name)
 }
 
 // start adds a liveHLS for s, and runs the liveHLS in a goroutine. The caller must hold Hub.mu.

@@ -3,6 +3,7 @@ package live_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
 // A testStore is a SegmentStore in memory.
@@ -295,10 +297,11 @@ func TestHLSStoreFails(t *testing.T) {
 }
 
 // A fenceTest is a cluster of one node whose lease may not be current.
-type fenceTest struct{ stopped atomic.Bool }
+type fenceTest struct{ stopped, elsewhere atomic.Bool }
 
 func (f *fenceTest) Claim(context.Context, string) (live.Lease, error) { return f, nil }
 func (f *fenceTest) Want(string)                                       {}
+func (f *fenceTest) IsElsewhere(context.Context, string) bool          { return f.elsewhere.Load() }
 func (f *fenceTest) Reachable() bool                                   { return true }
 func (f *fenceTest) Epoch() uint64                                     { return 1 }
 func (f *fenceTest) Current() bool                                     { return !f.stopped.Load() }
@@ -336,4 +339,48 @@ func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 			h.done(p, nil)
 		})
 	}
+}
+
+// A stream ends at this node, and is published again at another node. Players of this node, which
+// still has the earlier playlist, are then sent to the other node, except for earlier segments.
+func TestHLSOfStreamThatContinuesElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f fenceTest
+		h, p := f.publish(t)
+		h.done(p, nil)
+		list := ""
+		for wait := 0; !strings.HasSuffix(list, "#EXT-X-ENDLIST\n"); wait++ {
+			var err error
+			if list, err = h.playlist(hls.Reload{}, false); err != nil || wait == 1000 {
+				t.Fatalf("%v, want the end of\n%s", err, list)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		_, name, _ := strings.Cut(list, "EXTINF:")
+		before, ok := hls.ParseObject(strings.Split(name, "\n")[1])
+		if !ok {
+			t.Fatalf("no segment in\n%s", list)
+		}
+		next := before
+		next.Epoch++
+		get := func(o hls.Object) error {
+			var c millrace.Chain
+			defer c.Release()
+			return live.NewHLS(h.Hub).Object(t.Context(), "cam", o, &c)
+		}
+		if err := get(next); refuse.Status(err) != http.StatusNotFound {
+			t.Errorf("%v, want the segment %v not to be found", err, next)
+		}
+		f.elsewhere.Store(true)
+		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
+			t.Errorf("the playlist: %v, want that of the other node", err)
+		}
+		if err := get(next); err != hlslive.ErrElsewhere {
+			t.Errorf("%v: %v, want that of the other node", next, err)
+		}
+		if err := get(before); err != nil {
+			t.Errorf("%v: %v, want the segment of this node", before, err)
+		}
+		h.Close()
+	})
 }

@@ -103,6 +103,12 @@ func (n *Node) Claim(ctx context.Context, name string) (live.Lease, error) {
 // Want makes this node read a stream from its owner while viewers here want it; see [live.Cluster].
 func (n *Node) Want(name string) { n.pulls.startPull(name) }
 
+// IsElsewhere reports whether another node is known to own a stream; see [live.Cluster].
+func (n *Node) IsElsewhere(ctx context.Context, name string) bool {
+	o, err := n.finder.Owner(ctx, name)
+	return err == nil && o.Node != n.cfg.Self
+}
+
 // Reachable reports whether the owner of a stream can be determined; see [live.Cluster].
 func (n *Node) Reachable() bool { return n.client.Reachable() }
 
