@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
 // maxFailures limits the failures that a history reports.
@@ -25,7 +28,8 @@ type Check struct {
 	failures     []string
 	sessions     []*session
 	streams      map[string]*owners
-	objects      map[string][32]byte // the SHA-256 of each HLS object, by stream and name
+	objects      map[string][32]byte  // the SHA-256 of each HLS object, by stream and name
+	segments     map[string]time.Time // when a playlist first had a segment, by stream and name
 	counts       Counts
 }
 
@@ -65,12 +69,14 @@ type owners struct {
 	// a frame since its last start.
 	known map[string]uint64
 	last  OwnerChange
+	since time.Time // when last happened
 	most  uint64
 	ends  int // how often an owner has given up the stream
 }
 
 func newCheck(book *logBook) *Check {
-	return &Check{book: book, streams: make(map[string]*owners), objects: make(map[string][32]byte)}
+	return &Check{book: book, streams: make(map[string]*owners), objects: make(map[string][32]byte),
+		segments: make(map[string]time.Time)}
 }
 
 // fail records a failure.
@@ -151,7 +157,7 @@ func (c *Check) ownerChanged(e OwnerChange) {
 		time.Now().After(c.epochsRepeat)):
 		c.failLocked("%s: %s got epoch %d after epoch %d", e.Stream, e.Node, e.Epoch, o.most)
 	}
-	o.last = e
+	o.last, o.since = e, time.Now()
 	if e.GivenUp {
 		o.ends++
 		c.counts.Ends++
@@ -180,6 +186,22 @@ func (c *Check) endsOf(stream string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.owners(stream).ends
+}
+
+// An ownership is what Redis last recorded about the owner of a stream.
+type ownership struct {
+	node    string
+	epoch   uint64
+	givenUp bool
+	since   time.Time
+}
+
+func (c *Check) ownership(stream string) ownership {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.owners(stream)
+	node := strings.TrimSuffix(strings.TrimPrefix(o.last.Node, "http://"), ":"+mainPort)
+	return ownership{node, o.last.Epoch, o.last.GivenUp, o.since}
 }
 
 // A watch describes the frames that one connection of a viewer has received.
@@ -267,10 +289,24 @@ func (c *Check) object(who, stream, name string, body []byte) {
 	c.objects[key] = sum
 }
 
-func (c *Check) playlist() {
+// playlist records the segments of a playlist.
+func (c *Check) playlist(stream string, segments []hlscheck.Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts.Playlists++
+	for i := range segments {
+		key := stream + "/" + segments[i].URI
+		if c.segments[key].IsZero() {
+			c.segments[key] = time.Now()
+		}
+	}
+}
+
+// listedSince returns when a playlist first had a segment.
+func (c *Check) listedSince(stream, name string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.segments[stream+"/"+name]
 }
 
 func (c *Check) result() (failures []string, counts Counts) {

@@ -146,7 +146,7 @@ var faults = []fault{
 	{"connections between two nodes break", false, func(w *world, d *disruption) func() {
 		a := d.random.IntN(len(w.names))
 		w.net.Reset(w.names[a], w.names[(a+1)%len(w.names)])
-		return func() {}
+		return w.disturb("between nodes")
 	}},
 	{"connections of a client break", false, func(w *world, d *disruption) func() {
 		client := []string{"encoder", "player"}[d.random.IntN(2)]
@@ -156,8 +156,9 @@ var faults = []fault{
 	{"a link is slow", false, func(w *world, d *disruption) func() {
 		a := d.random.IntN(len(w.names))
 		from, to := w.names[a], w.names[(a+1)%len(w.names)]
+		over := w.disturb("between nodes")
 		w.net.Slow(from, to, time.Duration(50+d.random.IntN(400))*time.Millisecond)
-		return func() { w.net.Slow(from, to, 2*time.Millisecond) }
+		return func() { w.net.Slow(from, to, 2*time.Millisecond); over() }
 	}},
 	{"a node loses Redis", false, func(w *world, d *disruption) func() {
 		node := w.names[d.random.IntN(len(w.names))]

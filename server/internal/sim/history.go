@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/live"
@@ -17,6 +18,8 @@ const (
 	lease   = 3 * time.Second
 	// recovery is how long the cluster may take after the faults until it serves every stream.
 	recovery = lease + 2*time.Second
+	// hlsLatency is longer than a frame takes from its publisher to an HLS player.
+	hlsLatency = 7 * time.Second
 )
 
 // phases are the times of a history in which faults happen. Each ends at to. The history then
@@ -38,6 +41,8 @@ type world struct {
 	events map[string]int // number of faults and other events, by name
 	stored bool           // segments are stored in Redis
 
+	takeover live.Takeover
+
 	viewers []*viewer
 	players []*player
 
@@ -46,7 +51,8 @@ type world struct {
 	disturbance []disturbance
 }
 
-// A disturbance is a time in which a node may not answer. Redis has the name "redis".
+// A disturbance is a time in which a node may not answer. Redis has the name "redis", connections
+// between nodes have the name "between nodes".
 type disturbance struct {
 	node     string
 	from, to time.Time // to is zero until the disturbance has ended
@@ -104,6 +110,15 @@ func (w *world) disturbed(node string, since time.Time) bool {
 	return false
 }
 
+// anyDisturbed reports whether any fault has affected the cluster since a time.
+func (w *world) anyDisturbed(since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.disturbance, func(d disturbance) bool {
+		return d.to.IsZero() || d.to.After(since)
+	})
+}
+
 // disturbedBetween reports whether a fault of a node has begun in a span of time.
 func (w *world) disturbedBetween(from, to time.Time) bool {
 	w.mu.Lock()
@@ -132,15 +147,15 @@ func Play(seed uint64) *Result {
 	w.redis = NewRedis(w.net, part(seed, 3))
 	w.redis.Observe = w.check.ownerChanged
 	w.redis.skew = time.Duration(random.IntN(4000)-2000) * time.Millisecond
-	takeover := []live.Takeover{live.TakeoverAlways, live.TakeoverAlways, live.TakeoverStalled,
+	w.takeover = []live.Takeover{live.TakeoverAlways, live.TakeoverAlways, live.TakeoverStalled,
 		live.TakeoverNever}[random.IntN(4)]
-	w.check.silentOwners = takeover == live.TakeoverNever
+	w.check.silentOwners = w.takeover == live.TakeoverNever
 	w.stored = random.IntN(2) == 0
-	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed, takeover,
+	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed, w.takeover,
 		w.stored, w.redis.skew)
 	for i := range nodes {
 		name := fmt.Sprint("n", i+1)
-		n := NewNode(w.net.Host(name), NodeConfig{Lease: lease, Takeover: takeover, Segments: w.stored,
+		n := NewNode(w.net.Host(name), NodeConfig{Lease: lease, Takeover: w.takeover, Segments: w.stored,
 			Skew: time.Duration(random.IntN(3000)-1500) * time.Millisecond}, w.book)
 		if err := n.Start(); err != nil {
 			w.check.fail("%s: %v", name, err)
@@ -166,11 +181,12 @@ func (w *world) play(random *rand.Rand) {
 	encoders, players := w.net.AlertHost("encoder").Start(), w.net.AlertHost("player").Start()
 	for i := range streams {
 		p := &publisher{world: w, stream: i, random: part(w.seed, uint64(100+i)), client: encoders,
-			rtmp: i%2 == 0}
+			rtmp: i%2 == 0, hesitations: part(w.seed, uint64(400+i))}
 		clients.Go(func() { p.run(ctx) })
 		if i < 2 {
 			extra := &publisher{world: w, stream: i, random: part(w.seed, uint64(200+i)),
-				client: encoders, rtmp: i%2 == 1, extra: true}
+				client: encoders, rtmp: i%2 == 1, extra: true,
+				hesitations: part(w.seed, uint64(500+i))}
 			clients.Go(func() { extra.run(ctx) })
 		}
 		for j, node := range w.names {
@@ -228,11 +244,20 @@ func (w *world) play(random *rand.Rand) {
 func (w *world) judge(until time.Duration) {
 	w.setCalm(true)
 	w.book.add("world", "the faults are over")
+	began := time.Now()
 	time.Sleep(recovery)
 	w.check.setCalm(true)
 	w.judgeServed()
 	time.Sleep(time.Until(w.book.start.Add(until)))
 	w.judgeServed()
+	if time.Since(began) < recovery+hlsLatency {
+		return
+	}
+	for _, p := range w.players {
+		if late := w.lateness(&p.newest); late > hlsLatency {
+			w.check.fail("%s: %s is not played, the newest frame is %v old", p.name, p.stream, late)
+		}
+	}
 }
 
 // watchOver checks, also while there are faults, that viewers get fresh frames. It returns when ctx
@@ -243,6 +268,7 @@ func (w *world) watchOver(ctx context.Context) {
 		return !w.disturbed(node, time.Now().Add(-d))
 	}
 	for ; ctx.Err() == nil; wait(ctx, 500*time.Millisecond) {
+		w.judgeLeases()
 		for _, v := range w.viewers {
 			owner, since := w.check.publishing(v.stream)
 			settle := recovery
@@ -251,7 +277,7 @@ func (w *world) watchOver(ctx context.Context) {
 			}
 			served := owner != "" && time.Since(since) > settle && unaffected(owner, settle) &&
 				(owner == v.node || unaffected(v.node, settle) && unaffected("redis", settle))
-			if late := w.lateness(v); served && late > 3*time.Second && !v.reported {
+			if late := w.lateness(&v.newest); served && late > 3*time.Second && !v.reported {
 				v.reported = true
 				w.check.fail("%s: %s of %s is not served at %s, the newest frame is %v old", v.name,
 					v.stream, owner, v.node, late)
@@ -260,15 +286,32 @@ func (w *world) watchOver(ctx context.Context) {
 	}
 }
 
-// lateness returns how old the newest frame of a viewer is.
-func (w *world) lateness(v *viewer) time.Duration {
-	return time.Since(w.book.start) - time.Duration(v.newest.Load())*time.Millisecond
+// judgeLeases checks that a node renews each lease that it has according to Redis, every third of a
+// lease, or gives up the stream.
+func (w *world) judgeLeases() {
+	const renewal = 2 * lease / 3 // the second attempt, if the first one began before a failure was over
+	now := time.Now()
+	if w.disturbed("redis", now.Add(-renewal)) {
+		return
+	}
+	for stream, l := range w.redis.Leases() {
+		i := slices.IndexFunc(w.names, func(name string) bool { return addressOf(name) == l.node })
+		if l.left > 0 && l.left < lease-renewal && !w.disturbed(w.names[i], now.Add(-lease)) {
+			w.check.fail("%s does not renew its lease of %s, of which %v are left", w.names[i],
+				stream, l.left)
+		}
+	}
+}
+
+// lateness returns how old the newest frame of a viewer or player is.
+func (w *world) lateness(newest *atomic.Int64) time.Duration {
+	return time.Since(w.book.start) - time.Duration(newest.Load())*time.Millisecond
 }
 
 // judgeServed checks that every viewer gets fresh frames.
 func (w *world) judgeServed() {
 	for _, v := range w.viewers {
-		if late := w.lateness(v); late > 2*time.Second {
+		if late := w.lateness(&v.newest); late > 2*time.Second {
 			w.check.fail("%s: %s is not served at %s, the newest frame is %v old", v.name, v.stream,
 				v.node, late)
 		}

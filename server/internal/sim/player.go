@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -28,6 +29,13 @@ const playerTime = 20 * time.Second
 // longAway is how long a stream may pause before its playlist cannot be continued.
 const longAway = 7 * time.Second
 
+// segmentTime is longer than it takes from the begin of a segment until a player sees it in a
+// playlist, if there is no failure.
+const segmentTime = 5 * time.Second
+
+// keptTime is how long a playlist is available after the end of its stream, at least.
+const keptTime = 10 * time.Second
+
 // A player plays one stream over HLS. Each request may go to another node, as behind a balancer.
 type player struct {
 	world  *world
@@ -39,6 +47,14 @@ type player struct {
 	node   string // the node that it uses if it does not roam
 
 	newest atomic.Int64 // see viewer.newest
+	asked  string       // the node of the latest request
+	last   received     // the latest playlist
+}
+
+// received describes a playlist that a player has received.
+type received struct {
+	at    time.Time
+	owner ownership // of the stream, when the player received it
 }
 
 // run plays until ctx ends. After an error that a player does not survive, it starts again.
@@ -69,7 +85,9 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		owner, began := p.world.check.ownership(p.stream), time.Now()
 		text, err := p.get(ctx, client, "media.m3u8"+query)
+		p.ended(owner, began, err)
 		if err != nil {
 			p.world.book.addf(p.name, "%v", err)
 			failed++
@@ -78,7 +96,6 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 			continue
 		}
 		failed = 0
-		p.world.check.playlist()
 		epoch, ends := epochOf(string(text)), p.world.check.endsOf(p.stream)
 		moved := epoch != last.epoch
 		if p.restarts(moved, time.Since(last.changed), ends != last.ends) ||
@@ -86,6 +103,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 			rules, last.any, w = hlscheck.New(), false, nil
 		}
 		last.got = time.Now()
+		p.last = received{last.got, p.world.check.ownership(p.stream)}
 		last.epoch, last.ends = epoch, ends
 		if before != string(text) {
 			last.changed = time.Now()
@@ -105,6 +123,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		}
 		before = string(text)
 		m := rules.Playlist()
+		p.world.check.playlist(p.stream, m.Segments)
 		for i := range m.Segments {
 			s := &m.Segments[i]
 			if s.URI == "" || s.Gap || last.any && s.MSN <= last.msn {
@@ -113,6 +132,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 			body, err := p.get(ctx, client, s.URI)
 			if err != nil {
 				p.world.book.addf(p.name, "segment %s: %v", s.URI, err)
+				p.noSegment(s.URI, err)
 				continue
 			}
 			p.world.check.object(p.name, p.stream, s.URI, body)
@@ -140,6 +160,40 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 	return fmt.Errorf("too many requests have failed")
 }
 
+// noSegment checks a failed request for a segment that the latest playlist has. The segment may be
+// missing only after a failure: with a store, if Redis has failed since the segment was made; without
+// a store, also if the stream may have another owner now.
+func (p *player) noSegment(uri string, err error) {
+	w := p.world
+	made := w.check.listedSince(p.stream, uri).Add(-segmentTime)
+	if !isNotFound(err) || w.disturbed("redis", made) ||
+		w.disturbedBetween(p.last.at.Add(-saveTime), time.Now()) ||
+		!w.stored && (w.check.ownership(p.stream) != p.last.owner || w.anyDisturbed(made)) {
+		return
+	}
+	w.check.fail("%s: the playlist has %s, but %v", p.name, uri, err)
+}
+
+// ended checks a request for the playlist of a stream that had ended when the request began. For a
+// while, every node has the last playlist, and answers soon.
+func (p *player) ended(owner ownership, began time.Time, err error) {
+	w := p.world
+	_, refused := errors.AsType[*statusError](err)
+	took := time.Since(began)
+	if now := w.check.ownership(p.stream); now != owner { // a new publisher has come
+		refused, took = false, now.since.Sub(began)
+	}
+	since := owner.since.Add(-lease)
+	if !owner.givenUp || !refused && took < recovery || time.Since(owner.since) > keptTime ||
+		p.last.at.Before(since) || owner.epoch != p.last.owner.epoch || w.disturbed("redis", since) ||
+		w.disturbed("between nodes", since) || w.disturbed(p.asked, since) ||
+		w.disturbed(owner.node, since) {
+		return
+	}
+	w.check.fail("%s: %s has ended, and its last playlist is not available after %v: %v", p.name,
+		p.stream, took, err)
+}
+
 // restarts reports whether the playlist may be one that does not continue the playlist before.
 // moved means that another node has made the playlist. ended means that the stream has ended since
 // the playlist before.
@@ -159,6 +213,7 @@ func (p *player) get(ctx context.Context, client *http.Client, object string) ([
 	if p.roams {
 		node = p.world.names[p.random.IntN(len(p.world.names))]
 	}
+	p.asked = node
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, playerTime)
 	defer cancel()
@@ -180,10 +235,23 @@ func (p *player) get(ctx context.Context, client *http.Client, object string) ([
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s of %s: %s %s", object, node, res.Status,
-			strings.TrimSpace(string(body[:min(len(body), 200)])))
+		err = &statusError{res.StatusCode, fmt.Sprintf("%s of %s: %s %s", object, node, res.Status,
+			strings.TrimSpace(string(body[:min(len(body), 200)])))}
 	}
 	return body, err
+}
+
+// A statusError is the response to a request that has failed.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+func isNotFound(err error) bool {
+	e, ok := errors.AsType[*statusError](err)
+	return ok && e.status == http.StatusNotFound
 }
 
 // epochOf returns the epoch of the newest segment or part in a playlist. The name of a segment

@@ -3,6 +3,7 @@ package sim
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // ownedTime is longer than a node keeps the ownership of a stream that waits for its publisher.
@@ -29,12 +32,17 @@ type publisher struct {
 	client *Process
 	rtmp   bool
 	extra  bool // a second publisher of the stream, which comes and goes
+	// Decides when the publisher first opens a connection on which it sends nothing, as an encoder
+	// that is restarted at once, and when it leaves without closing its connection.
+	hesitations *rand.Rand
+	silent      sync.WaitGroup // goroutines of stayConnected
 }
 
 func (p *publisher) who() string { return fmt.Sprintf("pub%d", p.stream) }
 
 // run publishes until ctx ends. When the world is calm, it stays at one node.
 func (p *publisher) run(ctx context.Context) {
+	defer p.silent.Wait()
 	for ctx.Err() == nil {
 		if p.extra {
 			p.pause(ctx, time.Second, 8*time.Second)
@@ -94,33 +102,36 @@ type door interface {
 func (p *publisher) publish(ctx context.Context, node string) error {
 	recently := time.Now().Add(-ownedTime)
 	known := !p.world.disturbed(node, recently) && !p.world.disturbed("redis", recently)
+	gone := func() {}
+	if p.hesitations.IntN(4) == 0 && !p.world.calm() && p.world.takeover == live.TakeoverAlways {
+		gone = p.hesitate(ctx, node)
+	}
 	s := p.world.check.newSession(fmt.Sprint("s", p.stream), node, known)
-	defer p.world.check.sessionEnded(s)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	open, port := p.openHTTP, mainPort
-	if p.rtmp {
-		open, port = p.openRTMP, rtmpPort
-	}
-	dialing, stop := context.WithTimeout(ctx, 3*time.Second)
-	conn, err := p.client.Dial(dialing, "tcp", node+":"+port)
-	stop()
+	conn, d, err := p.open(ctx, node, flvHeader)
+	gone()
 	if err != nil {
-		return err
-	}
-	_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
-	d, err := open(conn, s.stream)
-	if err != nil {
-		_ = conn.Close()
 		if strings.Contains(err.Error(), "BadName") {
 			p.dismissed(s, "this name has a publisher already")
 		}
+		p.world.check.sessionEnded(s)
 		return err
 	}
 	p.world.book.addf(p.who(), "session %d begins at %s", s.id, node)
-	defer d.cut()
-	defer context.AfterFunc(ctx, d.cut)()
+	stop := context.AfterFunc(ctx, d.cut)
+	defer stop()
+	if err = p.sendFrames(ctx, conn, s, d); err == errLost {
+		p.silent.Go(func() { p.stayConnected(ctx, s, d) })
+		return err
+	}
+	p.leave(s, d)
+	return err
+}
 
+// errLost means that the publisher has left without closing its connection.
+var errLost = errors.New("the connection of the encoder is lost")
+
+// sendFrames sends frames until the session ends.
+func (p *publisher) sendFrames(ctx context.Context, conn net.Conn, s *session, d door) error {
 	limit := time.Duration(3+p.random.IntN(20)) * time.Second
 	base := uint32(p.random.IntN(3)) * 1_000_000
 	gop := 5 + p.random.IntN(20)
@@ -174,9 +185,69 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 				d.end()
 				return fmt.Errorf("the encoder ends")
 			}
+			// With TakeoverNever, the encoder could not return when the faults are over.
+			if p.hesitations.IntN(2) == 0 && p.world.takeover != live.TakeoverNever {
+				return errLost
+			}
 			return fmt.Errorf("the encoder breaks off")
 		}
 	}
+}
+
+// leave ends a session.
+func (p *publisher) leave(s *session, d door) {
+	d.cut()
+	p.world.check.sessionEnded(s)
+}
+
+// stayConnected ends a session when the server has ended it, or when ctx ends.
+func (p *publisher) stayConnected(ctx context.Context, s *session, d door) {
+	select {
+	case <-d.ended():
+	case <-ctx.Done():
+	}
+	p.leave(s, d)
+}
+
+// open opens a connection that publishes at a node. Over HTTP, the body begins with head.
+func (p *publisher) open(ctx context.Context, node string, head []byte) (net.Conn, door,
+	error) {
+	port := mainPort
+	if p.rtmp {
+		port = rtmpPort
+	}
+	dialing, stop := context.WithTimeout(ctx, 3*time.Second)
+	defer stop()
+	conn, err := p.client.Dial(dialing, "tcp", node+":"+port)
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
+	var d door
+	if stream := fmt.Sprint("s", p.stream); p.rtmp {
+		d, err = p.openRTMP(conn, stream)
+	} else {
+		d, err = p.openHTTP(conn, stream, head)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	return conn, d, nil
+}
+
+// hesitate opens a connection that publishes at a node, and sends nothing. It returns a function
+// that ends the connection.
+func (p *publisher) hesitate(ctx context.Context, node string) (end func()) {
+	s := p.world.check.newSession(fmt.Sprint("s", p.stream), node, false)
+	_, d, err := p.open(ctx, node, nil)
+	if err != nil {
+		p.world.check.sessionEnded(s)
+		return func() {}
+	}
+	p.world.book.addf(p.who(), "session %d begins at %s, and is silent", s.id, node)
+	wait(ctx, time.Duration(600+p.hesitations.IntN(1500))*time.Millisecond)
+	return func() { p.leave(s, d) }
 }
 
 func (p *publisher) dismissed(s *session, reason string) {
@@ -196,12 +267,14 @@ type httpDoor struct {
 	answer string
 }
 
-func (p *publisher) openHTTP(conn net.Conn, stream string) (door, error) {
+func (p *publisher) openHTTP(conn net.Conn, stream string, head []byte) (door, error) {
 	d := &httpDoor{conn: conn, closed: make(chan struct{})}
-	_, err := fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", stream, conn.RemoteAddr(), publishToken,
-		len(flvHeader), flvHeader)
-	if err != nil {
+	text := fmt.Sprintf("POST /live/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Transfer-Encoding: chunked\r\n\r\n", stream, conn.RemoteAddr(), publishToken)
+	if len(head) > 0 {
+		text += fmt.Sprintf("%x\r\n%s\r\n", len(head), head)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
 		return nil, err
 	}
 	go func() {

@@ -123,6 +123,26 @@ func (r *Redis) FailOver(lost, skew time.Duration) (back time.Duration) {
 	return back
 }
 
+// A leaseRecord is the record of a stream's owner.
+type leaseRecord struct {
+	node string        // the address
+	left time.Duration // until the lease expires
+}
+
+// Leases returns the records of all streams that have an owner, by key.
+func (r *Redis) Leases() map[string]leaseRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := make(map[string]leaseRecord)
+	for key, v := range r.keys {
+		if node := v.hash["node"]; node != "" {
+			m[key] = leaseRecord{node, time.Duration(number(v.hash["until"])-r.now().UnixMilli()) *
+				time.Millisecond}
+		}
+	}
+	return m
+}
+
 // SetDelay makes each reply late by a time.
 func (r *Redis) SetDelay(d time.Duration) {
 	r.mu.Lock()

@@ -84,9 +84,10 @@ func (c *Check) dismissed(s *session, reason string,
 	refused := strings.Contains(reason, "already")
 	replaced := !refused && (strings.Contains(reason, "409") || strings.Contains(reason, "BadName"))
 	owner := c.owners(s.stream)
+	gaveUp := owner.last.GivenUp && owner.last.Node == addressOf(s.node)
 	switch {
 	case !refused && !replaced, disturbed(addressOf(s.node), time.Since(s.began)),
-		replaced && (owner.given.Before(s.began) || disturbed(owner.last.Node, claimTime)):
+		replaced && (owner.given.Before(s.began) && !gaveUp || disturbed(owner.last.Node, claimTime)):
 		return
 	}
 	since := s.began.Add(-500 * time.Millisecond)
