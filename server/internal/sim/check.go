@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
 // maxFailures limits the failures that a history reports.
@@ -28,8 +26,7 @@ type Check struct {
 	failures     []string
 	sessions     []*session
 	streams      map[string]*owners
-	objects      map[string][32]byte  // the SHA-256 of each HLS object, by stream and name
-	segments     map[string]time.Time // when a playlist first had a segment, by stream and name
+	objects      map[string][32]byte // the SHA-256 of each HLS object, by stream and name
 	counts       Counts
 }
 
@@ -75,8 +72,7 @@ type owners struct {
 }
 
 func newCheck(book *logBook) *Check {
-	return &Check{book: book, streams: make(map[string]*owners), objects: make(map[string][32]byte),
-		segments: make(map[string]time.Time)}
+	return &Check{book: book, streams: make(map[string]*owners), objects: make(map[string][32]byte)}
 }
 
 // fail records a failure.
@@ -289,24 +285,10 @@ func (c *Check) object(who, stream, name string, body []byte) {
 	c.objects[key] = sum
 }
 
-// playlist records the segments of a playlist.
-func (c *Check) playlist(stream string, segments []hlscheck.Segment) {
+func (c *Check) playlist() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts.Playlists++
-	for i := range segments {
-		key := stream + "/" + segments[i].URI
-		if c.segments[key].IsZero() {
-			c.segments[key] = time.Now()
-		}
-	}
-}
-
-// listedSince returns when a playlist first had a segment.
-func (c *Check) listedSince(stream, name string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.segments[stream+"/"+name]
 }
 
 func (c *Check) result() (failures []string, counts Counts) {

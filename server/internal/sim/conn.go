@@ -48,7 +48,8 @@ func newPair(a, b *Process, aAddr, bAddr net.Addr) (*Conn, *Conn) {
 }
 
 func (c *Conn) between(a, b string) bool {
-	return c.local.host.name == a && c.remote.host.name == b || c.local.host.name == b && c.remote.host.name == a
+	local, remote := c.local.host.name, c.remote.host.name
+	return local == a && remote == b || local == b && remote == a
 }
 
 // wake wakes the goroutines that read from c or write to it. The caller must hold Network.mu.

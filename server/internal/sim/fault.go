@@ -52,9 +52,9 @@ func (d *disruption) node(w *world) (n *Node, leave func()) {
 	if leave == nil {
 		return nil, nil
 	}
-	over := w.disturb(n.host.name)
+	over, overItself := w.disturb(n.host.name), w.disturb(n.host.name+itself)
 	release := leave
-	return n, func() { over(); release() }
+	return n, func() { over(); overItself(); release() }
 }
 
 func onNode(f func(w *world, d *disruption, n *Node) (end func())) func(*world,
@@ -140,8 +140,9 @@ var faults = []fault{
 			return nil
 		}
 		overA, overB := w.disturb(w.names[a]), w.disturb(w.names[b])
+		over := w.disturb("between nodes")
 		mend := d.cut(w, w.names[a], w.names[b])
-		return func() { mend(); overA(); overB(); leave() }
+		return func() { mend(); overA(); overB(); over(); leave() }
 	}},
 	{"connections between two nodes break", false, func(w *world, d *disruption) func() {
 		a := d.random.IntN(len(w.names))

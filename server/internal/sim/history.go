@@ -52,7 +52,8 @@ type world struct {
 }
 
 // A disturbance is a time in which a node may not answer. Redis has the name "redis", connections
-// between nodes have the name "between nodes".
+// between nodes have the name "between nodes". A node that has not only lost Redis also has its name
+// with the suffix itself.
 type disturbance struct {
 	node     string
 	from, to time.Time // to is zero until the disturbance has ended
@@ -82,6 +83,21 @@ func (w *world) setCalm(calm bool) {
 		close(w.quiet)
 	} else {
 		w.quiet = make(chan struct{})
+	}
+}
+
+// pause waits for a time, but no longer than until the faults are over.
+func (w *world) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	quiet := w.untilCalm()
+	if w.calm() {
+		quiet = nil
+	}
+	select {
+	case <-timer.C:
+	case <-quiet:
+	case <-ctx.Done():
 	}
 }
 
@@ -128,6 +144,8 @@ func (w *world) disturbedBetween(from, to time.Time) bool {
 	})
 }
 
+const itself = " itself"
+
 // A Result says how a history went.
 type Result struct {
 	Seed     uint64
@@ -151,8 +169,8 @@ func Play(seed uint64) *Result {
 		live.TakeoverNever}[random.IntN(4)]
 	w.check.silentOwners = w.takeover == live.TakeoverNever
 	w.stored = random.IntN(2) == 0
-	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed, w.takeover,
-		w.stored, w.redis.skew)
+	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed,
+		w.takeover, w.stored, w.redis.skew)
 	for i := range nodes {
 		name := fmt.Sprint("n", i+1)
 		n := NewNode(w.net.Host(name), NodeConfig{Lease: lease, Takeover: w.takeover, Segments: w.stored,
@@ -196,6 +214,7 @@ func (w *world) play(random *rand.Rand) {
 				}
 				name := fmt.Sprintf("v%d%s%d", i, node, k)
 				v := &viewer{world: w, name: name, stream: fmt.Sprint("s", i), node: node, rtmp: k == 1,
+					leaves: i >= 3,
 					random: part(w.seed, uint64(1000+100*i+10*j+k)), client: players}
 				w.viewers = append(w.viewers, v)
 				clients.Go(func() { v.run(ctx) })
@@ -275,7 +294,7 @@ func (w *world) watchOver(ctx context.Context) {
 			if owner != v.node {
 				settle += 3 * time.Second
 			}
-			served := owner != "" && time.Since(since) > settle && unaffected(owner, settle) &&
+			served := owner != "" && time.Since(since) > settle && v.watchesFor() > settle && unaffected(owner, settle) &&
 				(owner == v.node || unaffected(v.node, settle) && unaffected("redis", settle))
 			if late := w.lateness(&v.newest); served && late > 3*time.Second && !v.reported {
 				v.reported = true
@@ -289,7 +308,7 @@ func (w *world) watchOver(ctx context.Context) {
 // judgeLeases checks that a node renews each lease that it has according to Redis, every third of a
 // lease, or gives up the stream.
 func (w *world) judgeLeases() {
-	const renewal = 2 * lease / 3 // the second attempt, if the first one began before a failure was over
+	const renewal = 2 * lease / 3 // the second attempt, if the first one began during a failure
 	now := time.Now()
 	if w.disturbed("redis", now.Add(-renewal)) {
 		return

@@ -29,9 +29,9 @@ const playerTime = 20 * time.Second
 // longAway is how long a stream may pause before its playlist cannot be continued.
 const longAway = 7 * time.Second
 
-// segmentTime is longer than it takes from the begin of a segment until a player sees it in a
-// playlist, if there is no failure.
-const segmentTime = 5 * time.Second
+// dateTime is how much later than its first frame the date of a segment may be: by the clock of its
+// node, and because dates do not overlap.
+const dateTime = 5 * time.Second
 
 // keptTime is how long a playlist is available after the end of its stream, at least.
 const keptTime = 10 * time.Second
@@ -88,6 +88,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		owner, began := p.world.check.ownership(p.stream), time.Now()
 		text, err := p.get(ctx, client, "media.m3u8"+query)
 		p.ended(owner, began, err)
+		p.served(err)
 		if err != nil {
 			p.world.book.addf(p.name, "%v", err)
 			failed++
@@ -123,7 +124,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		}
 		before = string(text)
 		m := rules.Playlist()
-		p.world.check.playlist(p.stream, m.Segments)
+		p.world.check.playlist()
 		for i := range m.Segments {
 			s := &m.Segments[i]
 			if s.URI == "" || s.Gap || last.any && s.MSN <= last.msn {
@@ -132,7 +133,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 			body, err := p.get(ctx, client, s.URI)
 			if err != nil {
 				p.world.book.addf(p.name, "segment %s: %v", s.URI, err)
-				p.noSegment(s.URI, err)
+				p.noSegment(s, err)
 				continue
 			}
 			p.world.check.object(p.name, p.stream, s.URI, body)
@@ -161,17 +162,17 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 }
 
 // noSegment checks a failed request for a segment that the latest playlist has. The segment may be
-// missing only after a failure: with a store, if Redis has failed since the segment was made; without
-// a store, also if the stream may have another owner now.
-func (p *player) noSegment(uri string, err error) {
+// missing only after a failure: with a store, if Redis has failed since the segment was made;
+// without a store, also if the stream may have another owner now.
+func (p *player) noSegment(s *hlscheck.Segment, err error) {
 	w := p.world
-	made := w.check.listedSince(p.stream, uri).Add(-segmentTime)
+	made := s.Date.Add(-dateTime)
 	if !isNotFound(err) || w.disturbed("redis", made) ||
 		w.disturbedBetween(p.last.at.Add(-saveTime), time.Now()) ||
 		!w.stored && (w.check.ownership(p.stream) != p.last.owner || w.anyDisturbed(made)) {
 		return
 	}
-	w.check.fail("%s: the playlist has %s, but %v", p.name, uri, err)
+	w.check.fail("%s: the playlist has %s, but %v", p.name, s.URI, err)
 }
 
 // ended checks a request for the playlist of a stream that had ended when the request began. For a
@@ -192,6 +193,24 @@ func (p *player) ended(owner ownership, began time.Time, err error) {
 	}
 	w.check.fail("%s: %s has ended, and its last playlist is not available after %v: %v", p.name,
 		p.stream, took, err)
+}
+
+// served checks a failed request for a playlist. A node that has lost only Redis remains the owner
+// for the other nodes, as long as no other node becomes the owner.
+func (p *player) served(err error) {
+	w := p.world
+	_, refused := errors.AsType[*statusError](err)
+	node, since := w.check.publishing(p.stream)
+	const settle = recovery + hlsLatency
+	recently := time.Now().Add(-settle)
+	owner := w.check.ownership(p.stream)
+	if !refused || node == "" || owner.node != node || owner.givenUp ||
+		time.Since(since) < settle || time.Since(owner.since) < settle ||
+		w.disturbed(p.asked, recently) || w.disturbed(node+itself, recently) ||
+		w.disturbed("between nodes", recently) {
+		return
+	}
+	w.check.fail("%s: %s is published at %s, but %v", p.name, p.stream, node, err)
 }
 
 // restarts reports whether the playlist may be one that does not continue the playlist before.

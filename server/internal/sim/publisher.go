@@ -66,17 +66,7 @@ func (p *publisher) run(ctx context.Context) {
 
 // pause waits for a random time. When the faults are over, it waits no longer.
 func (p *publisher) pause(ctx context.Context, least, most time.Duration) {
-	timer := time.NewTimer(least + time.Duration(p.random.Int64N(int64(most-least))))
-	defer timer.Stop()
-	quiet := p.world.untilCalm()
-	if p.world.calm() {
-		quiet = nil
-	}
-	select {
-	case <-timer.C:
-	case <-quiet:
-	case <-ctx.Done():
-	}
+	p.world.pause(ctx, least+time.Duration(p.random.Int64N(int64(most-least))))
 }
 
 // wait waits for a time, or until ctx ends.
@@ -133,6 +123,9 @@ var errLost = errors.New("the connection of the encoder is lost")
 // sendFrames sends frames until the session ends.
 func (p *publisher) sendFrames(ctx context.Context, conn net.Conn, s *session, d door) error {
 	limit := time.Duration(3+p.random.IntN(20)) * time.Second
+	if p.hesitations.IntN(4) == 0 {
+		limit = time.Duration(300+p.hesitations.IntN(2700)) * time.Millisecond
+	}
 	base := uint32(p.random.IntN(3)) * 1_000_000
 	gop := 5 + p.random.IntN(20)
 	first := 0 // number of frames since the last keyframe before the session

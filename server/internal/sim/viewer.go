@@ -31,7 +31,10 @@ type viewer struct {
 	rtmp   bool
 	random *rand.Rand
 	client *Process
+	leaves bool // stays away for some time, so that its node has no viewer
 
+	absent atomic.Bool  // it does not watch at present
+	since  atomic.Int64 // when it last came, in milliseconds since the start of the history
 	newest atomic.Int64 // when the newest frame that it has got was sent; see frame.sent
 	// reported is set when a failure to serve the viewer was reported. Only watchOver uses it.
 	reported bool
@@ -42,8 +45,22 @@ func (v *viewer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := v.watch(ctx)
 		v.world.book.addf(v.name, "ended: %v", err)
+		if v.leaves && !v.world.calm() && v.random.IntN(3) == 0 {
+			v.absent.Store(true)
+			v.world.pause(ctx, time.Duration(v.random.IntN(15000))*time.Millisecond)
+			v.since.Store(ms(time.Since(v.world.book.start)))
+			v.absent.Store(false)
+		}
 		wait(ctx, time.Duration(100+v.random.IntN(400))*time.Millisecond)
 	}
+}
+
+// watchesFor returns for how long v has watched, apart from short pauses.
+func (v *viewer) watchesFor() time.Duration {
+	if v.absent.Load() {
+		return 0
+	}
+	return time.Since(v.world.book.start) - time.Duration(v.since.Load())*time.Millisecond
 }
 
 func (v *viewer) watch(ctx context.Context) error {
