@@ -33,6 +33,9 @@ const longAway = 7 * time.Second
 // node, and because dates do not overlap.
 const dateTime = 5 * time.Second
 
+// endTime is longer than a node takes to find the last playlist of a stream that has ended.
+const endTime = 1500 * time.Millisecond
+
 // keptTime is how long a playlist is available after the end of its stream, at least.
 const keptTime = 10 * time.Second
 
@@ -185,7 +188,7 @@ func (p *player) ended(owner ownership, began time.Time, err error) {
 		refused, took = false, now.since.Sub(began)
 	}
 	since := owner.since.Add(-lease)
-	if !owner.givenUp || !refused && took < recovery || time.Since(owner.since) > keptTime ||
+	if !owner.givenUp || !refused && took < endTime || time.Since(owner.since) > keptTime ||
 		p.last.at.Before(since) || owner.epoch != p.last.owner.epoch || w.disturbed("redis", since) ||
 		w.disturbed("between nodes", since) || w.disturbed(p.asked, since) ||
 		w.disturbed(owner.node, since) {

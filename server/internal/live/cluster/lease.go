@@ -139,8 +139,8 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 
 // request claims the stream of l in the cluster's directory, and stores the granted epoch in l. The
 // epoch of l must be 0. takeover says whether the claim replaces another node. If another node owns
-// the stream and keeps it, taken is true and err is a *TakenError. Any other error means that the
-// directory cannot be reached.
+// the stream and keeps it, or has replaced this node before the answer arrived, taken is true. If
+// taken is false, an error means that the directory cannot be reached.
 func (t *leaseTable) request(ctx context.Context, l *lease, takeover live.Takeover) (taken bool,
 	err error) {
 	begun := time.Now()
@@ -158,7 +158,15 @@ func (t *leaseTable) request(ctx context.Context, l *lease, takeover live.Takeov
 	t.claims.Add(1)
 	l.attempted.Store(clock(begun))
 	l.epoch.Store(epoch)
-	t.setOwner(l.name, Owner{Node: t.self, Epoch: epoch}, begun)
+	if !t.setOwner(l.name, Owner{Node: t.self, Epoch: epoch}, begun) {
+		// An event of a later claim has come before the answer. It has not ended l, because l had no
+		// epoch.
+		if other, _, _ := t.owners.lastOwner(l.name); other.Epoch > epoch {
+			return true, nil
+		}
+		t.revoke(l)
+		return false, nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l.ended.Load() { // l was released during the claim
@@ -172,20 +180,21 @@ func (t *leaseTable) request(ctx context.Context, l *lease, takeover live.Takeov
 //
 // If a call to the cluster's directory returned o, callStart is the time at which the call began.
 // If an Event announced o, callStart is zero. If this node already knows a more recent owner,
-// setOwner does nothing.
-func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
+// setOwner does nothing and returns false.
+func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	if !t.owners.setOwner(name, o, callStart) {
-		return
+		return false
 	}
 	t.mu.Lock()
 	l := t.leases[name]
 	t.mu.Unlock()
 	if l == nil || o.Node == t.self {
-		return
+		return true
 	}
 	if epoch := l.epoch.Load(); epoch != 0 && epoch < o.Epoch {
 		t.revoke(l)
 	}
+	return true
 }
 
 // noteEpoch gives up this node's lease of a stream if its epoch is lower than the given one; see

@@ -290,6 +290,41 @@ func TestClaimIsRepeated(t *testing.T) {
 	})
 }
 
+// Another node claims the stream after this node, and the event of that comes before the answer to
+// this node's claim. This node does not become the owner.
+func TestClaimIsReplacedBeforeItsAnswer(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, d *memory) {
+			m := join(t, d, nodeA, always, testLease)
+			var l live.Lease
+			if late {
+				m.net.set(unreachable)
+				l = m.claim(t, "s")
+			}
+			m.net.claimed = func(c Claim) error {
+				time.Sleep(time.Millisecond)
+				if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeB, ID: "later",
+					Takeover: always}); err != nil {
+					t.Error(err)
+				}
+				return nil
+			}
+			m.net.set(nil)
+			if late {
+				time.Sleep(testLease / 2)
+				if l.Held() || len(m.hub.losses()) != 1 {
+					t.Errorf("the late claim is held: %v, lost %v", l.Held(), m.hub.losses())
+				}
+			} else if _, err := m.Claim(t.Context(), "s"); err != errTaken {
+				t.Errorf("%v, want that another node has the stream", err)
+			}
+			if o, err := m.Owner(t.Context(), "s"); o.Node != nodeB {
+				t.Errorf("owner %v, %v, want %s", o, err, nodeB)
+			}
+		})
+	}
+}
+
 // If a lease is released during a late claim, the claim is withdrawn.
 func TestReleaseWhileClaimedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
