@@ -29,7 +29,7 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 		return nil, err
 	}
 	acquire := a.hub.admitted.Acquire
-	if want.Node != "" { // there are few other nodes, so they are not limited
+	if want.Node != "" || want.Push { // there are few of them, so they are not limited
 		acquire = a.hub.admitted.Force
 	}
 	if err := acquire(); err != nil {
@@ -117,8 +117,8 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 // newViewer adds a viewer to s. The caller must hold Hub.mu, and must later call Viewer.exit.
 func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
-	peer := want.Node != ""
-	if peer && (s.lease == nil || s.lease.Epoch() == 0) {
+	peer, owned := want.Node != "", s.lease != nil
+	if peer && (!owned || s.lease.Epoch() == 0) || want.Push && a.hub.cfg.Cluster != nil && !owned {
 		err = errNotOwner(s.name)
 	}
 	if err != nil {
@@ -129,8 +129,8 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	v := &Viewer{hub: a.hub, stream: s, remote: want.Remote, since: nanotime(), terms: want.Terms,
 		pause: a.hub.cfg.pause(want.Bound)}
 	next := want.Next
-	if peer {
-		v.node, v.lease = want.Node, s.lease
+	if peer || want.Push {
+		v.node, v.push, v.lease = want.Node, want.Push, s.lease
 		next = next || !s.forms.HasStart() // the kept frames are from an earlier owner
 	} else if err := s.join(a.hub.cfg.MaxStreamViewers); err != nil {
 		return nil, err

@@ -79,6 +79,11 @@ type Config struct {
 	// not block.
 	Record func(name string) Recorder
 
+	// Push sends a stream on to other servers until ctx ends. It is called when the stream gets a
+	// publisher at this node. ctx ends when the stream ends, when another node becomes its owner,
+	// and when the Hub closes. Push must not block, and may be nil.
+	Push func(ctx context.Context, name string)
+
 	LagBytes  int64
 	LagFrames int           // how many frames a viewer may lag; 0: as many as the stream keeps
 	LagTime   time.Duration // how long a viewer may lag; 0: no limit
@@ -151,8 +156,8 @@ const (
 )
 
 // A Cluster shares the streams of this server with other servers. Its methods may be called from
-// any goroutine. Only Claim and IsElsewhere may block. No method of a Cluster or a [Lease] may call the Hub,
-// because the caller may hold the lock of the Hub.
+// any goroutine. Only Claim and IsElsewhere may block. No method of a Cluster or a [Lease] may call
+// the Hub, because the caller may hold the lock of the Hub.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
 	// already owns the stream, Claim returns the same Lease as before. If the owner cannot be

@@ -265,6 +265,7 @@ func (h registrar) expirePause(s *stream, p *pause) {
 // receive the remaining frames. The caller must hold h.mu.
 func (h registrar) endStream(s *stream) {
 	h.endPause(s)
+	s.endPush()
 	delete(h.streams, s.name)
 	h.giveUp(s)
 	if s.feed != nil {

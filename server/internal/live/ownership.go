@@ -1,6 +1,8 @@
 package live
 
 import (
+	"context"
+
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
@@ -57,9 +59,35 @@ func (h *Hub) revoke(s *stream) {
 		s.stopRecord()
 		s.stopRecord = nil
 	}
+	s.endPush()
 	if w := h.hls.get(s); w != nil {
 		h.hls.end(w)
 		w.Fail(hlslive.ErrElsewhere)
+	}
+}
+
+// push calls Config.Push with the name of s, unless it has already been called for s, or another
+// node owns s.
+func (h *Hub) push(s *stream) {
+	if h.cfg.Push == nil {
+		return
+	}
+	h.mu.Lock()
+	if s.stopPush != nil || h.cfg.Cluster != nil && s.lease == nil {
+		h.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(h.ends)
+	s.stopPush = stop
+	h.mu.Unlock()
+	h.cfg.Push(ctx, s.name)
+}
+
+// endPush ends the context of Config.Push. The caller must hold Hub.mu.
+func (o *ownership) endPush() {
+	if o.stopPush != nil {
+		o.stopPush()
+		o.stopPush = nil
 	}
 }
 

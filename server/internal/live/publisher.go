@@ -171,6 +171,7 @@ func (p *Publisher) Begin(h flv.Header) {
 	}
 	if !p.isPull() {
 		p.hub.record(p.s)
+		p.hub.push(p.s)
 	}
 }
 

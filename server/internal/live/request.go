@@ -17,6 +17,7 @@ type WatchRequest struct {
 	Bound  time.Duration // the longest time that a frame may wait; see ParseBound
 	Remote string        // the viewer's address
 	Node   string        // the address of the node that sends the request; "" for a viewer
+	Push   bool          // the viewer is another server to which this node sends the stream
 	Terms  Terms
 }
 

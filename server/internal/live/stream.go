@@ -70,10 +70,13 @@ type pause struct {
 // An ownership records whether this node owns a stream of the cluster, and which other nodes read
 // the stream from this node.
 type ownership struct {
-	lease      Lease                     // nil if this node is not the owner, or has no cluster
-	epoch      uint64                    // the highest epoch of earlier leases, and of pulls
-	peers      map[*fanout.Viewer]string // the addresses of other nodes that read the stream
-	stopRecord context.CancelFunc        // ends the recording; nil until it starts and after revoke
+	lease Lease  // nil if this node is not the owner, or has no cluster
+	epoch uint64 // the highest epoch of earlier leases, and of pulls
+	// The viewers with a lease. The values are the addresses of nodes that read the stream, or "" for
+	// servers to which this node sends the stream.
+	peers      map[*fanout.Viewer]string
+	stopRecord context.CancelFunc // ends the recording; nil until it starts and after revoke
+	stopPush   context.CancelFunc // ends Hub.push; nil until it starts and after revoke
 }
 
 func (o *ownership) tell() {
@@ -91,7 +94,9 @@ func (o *ownership) cutPeers() {
 func (o *ownership) edges() []string {
 	var list []string
 	for _, node := range o.peers {
-		list = append(list, node)
+		if node != "" {
+			list = append(list, node)
+		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
@@ -22,10 +23,13 @@ type Viewer struct {
 	pause     time.Duration    // time from one batch to the next
 	id        uint64           // unique number of the viewer; set by Admission.noteServed
 
-	// If the viewer is another node of the cluster, node is its address, and lease is this node's
-	// ownership of the stream. Otherwise node is "" and lease is nil. While lease.Current returns
-	// false, the other node gets no frames.
+	// If the viewer is another node of the cluster, node is its address; otherwise node is "". If
+	// this node sends the stream on to another server, push is true.
+	//
+	// In both cases, lease is this node's ownership of the stream, or nil without a cluster. While
+	// lease.Current returns false, the viewer gets no frames. For all other viewers, lease is nil.
 	node  string
+	push  bool
 	lease Lease
 
 	terms  Terms
@@ -41,7 +45,7 @@ func (v *Viewer) exit() {
 	s := v.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.lease == nil {
+	if v.node == "" && !v.push {
 		s.leave()
 	}
 	s.forms.Leave(v.rendition)
@@ -64,7 +68,7 @@ func (v *Viewer) Head() []byte { return v.rendition.Head(v.node != "") }
 
 // Epoch returns the epoch of v's [Lease] if v is another node, and otherwise 0.
 func (v *Viewer) Epoch() uint64 {
-	if v.lease == nil {
+	if v.node == "" {
 		return 0
 	}
 	return v.lease.Epoch()
@@ -78,13 +82,12 @@ func (v *Viewer) attrs() []any {
 	return append(attrs, "form", v.rendition.Format().String())
 }
 
-// Owned reports whether this node still owns the stream. It may be called only if the client is
-// another node of the cluster.
+// Owned reports whether this node still owns the stream. It may be called only if v has a lease.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
 // Complete reports whether the stream has ended. It is called when v has received all frames. If
-// the server shuts down, Complete returns false for another node, because the stream continues
-// elsewhere.
+// the server shuts down, Complete returns false if v has a lease, because the stream continues at
+// another node.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
 // Begin changes the FLV metadata in batch, so that the metadata announce the same tracks as the FLV
@@ -92,6 +95,9 @@ func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == 
 func (v *Viewer) Begin(batch *millrace.Chain, offset int) {
 	if v.node == "" { // another node does this for its own viewers
 		v.rendition.StateTracks(batch, offset)
+	}
+	if v.push && v.Format() == rendition.RTMP {
+		flvstream.MarkMetadata(batch, offset)
 	}
 }
 
@@ -109,7 +115,7 @@ func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendit
 // node, the bytes also count as sent to other nodes.
 func (v *Viewer) Sent(n int) {
 	v.account.Add(int64(n))
-	if v.lease != nil {
+	if v.node != "" {
 		v.hub.counters.toNodes.Add(int64(n))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/live/push"
 )
 
 // ServeStreams serves GET /api/streams. Other nodes get the streams of this node, with the
@@ -39,6 +40,17 @@ func (o *Observer) ServeOperator(w http.ResponseWriter, r *http.Request) {
 	report.Server.Operator = true
 	if o.addNodes(&report); o.Budget.Lend(w, r, report.nodeStreams()*streamBytes) {
 		writeJSON(w, report)
+	}
+}
+
+// ServePushes serves GET /api/pushes on the admin listener: the streams that are sent on.
+func (o *Observer) ServePushes(w http.ResponseWriter, r *http.Request) {
+	list := []push.Info{}
+	if o.Push != nil {
+		list = append(list, o.Push.Stats().Pushes...)
+	}
+	if o.Budget.Lend(w, r, len(list)*streamBytes) {
+		writeJSON(w, map[string]any{"pushes": list})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,7 +67,26 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	if o.Records != nil {
 		c.records(o.Records.Stats())
 	}
+	if o.Push != nil {
+		c.pushes(o.Push.Stats())
+	}
 	c.addHook(o.Hook)
+}
+
+func (c scrape) pushes(st push.Stats) {
+	var connected int64
+	for _, p := range st.Pushes {
+		if p.Connected {
+			connected++
+		}
+	}
+	c.gauge("pushes", "Streams that are to be sent on to other servers, by server.",
+		int64(len(st.Pushes)))
+	c.gauge("pushes_connected", "Those that are sent at present.", connected)
+	c.counter("push_failures_total",
+		"Connections to other servers that failed, or ended before their stream.", st.Failures)
+	c.counter("push_bytes_total", "Bytes sent to other servers; also counted in bytes_out_total.",
+		st.Bytes)
 }
 
 func (c scrape) addStreams(st live.Stats) {

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
+	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/store"
@@ -36,6 +37,7 @@ type Observer struct {
 	Files       *store.Files    // nil if no files are served
 	Blobs       *store.Blobs    // nil if there is no blob store
 	Records     *record.Archive // nil if nothing is recorded
+	Push        *push.Pusher    // nil if no streams are sent on
 	Hook        *hook.Client    // nil if there is no hook
 	Cluster     *Cluster        // nil without a cluster
 	Draining    context.Context // when it ends, requests to other nodes are canceled

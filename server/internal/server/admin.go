@@ -37,6 +37,7 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 		"/debug/pprof/trace":   pprof.Trace,
 		"/metrics":             observer.Metrics(),
 		"/api/streams":         observer.ServeOperator,
+		"/api/pushes":          observer.ServePushes,
 		"/healthz":             s.health,
 		"/main":                a.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,

@@ -41,7 +41,7 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
 	}
-	trust, err := cfg.nodeTLS()
+	trust, err := loadCA(cfg.ClusterCA)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster-ca: %w", err)
 	}
@@ -79,15 +79,14 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 	return cluster.OpenRedisSegments(cfg.clusterRedis(), cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns the TLS configuration for connections to other nodes. If --cluster-ca is set, the
-// configuration trusts the certificate authorities in that file in addition to the system's
-// authorities. If --cluster-ca is not set, nodeTLS returns nil, and the connections trust only the
-// system's authorities.
-func (c *Config) nodeTLS() (*tls.Config, error) {
-	if c.ClusterCA == "" {
+// loadCA returns the TLS configuration for connections to other servers. It trusts the certificate
+// authorities in a PEM file in addition to the system's authorities. If file is "", loadCA returns
+// nil, and the connections trust only the system's authorities.
+func loadCA(file string) (*tls.Config, error) {
+	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(c.ClusterCA)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +95,7 @@ func (c *Config) nodeTLS() (*tls.Config, error) {
 		return nil, err
 	}
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", c.ClusterCA)
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
 	}
 	return &tls.Config{RootCAs: roots}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/redisurl"
 	"github.com/millrace-io/millrace/server/internal/token"
@@ -97,6 +98,10 @@ type Config struct {
 	RedisPrefix   string // prefix of the blobs' keys in Redis
 	MaxBlobBytes  int64  // maximum length of a blob; a longer blob gets status 413
 	MaxUploads    int    // concurrent uploads of blobs; further ones get status 503
+
+	Push     push.Routes // where streams are sent on
+	PushKeys string      // file with the keys in the URLs of Push
+	PushCA   string      // PEM file with more certificate authorities for Push
 
 	Record        string        // directory for recordings of streams; empty: no recordings
 	RecordStreams string        // path.Match pattern of the streams; * and ? also match a slash

@@ -155,6 +155,14 @@ func (c *Config) Flags() []FlagGroup {
 			{Name: "hls-bytes", Value: (*bytesize.Size)(&c.HLS.MaxBytes), Min: 1 << 20,
 				Page: "hls.md", Help: "memory for a stream's HLS segments"},
 		}},
+		{"Sending streams on", []Flag{
+			{Name: "push", Value: &c.Push, Page: "push.md",
+				Help: "send a stream on to another server: live/NAME=URL, with rtmp, rtmps, http or https; NAME may be a pattern if the URL has {name}; other words in braces are keys; may be repeated"},
+			{Name: "push-keys", Value: &c.PushKeys, Needs: []string{"push"}, Page: "push.md#keys",
+				Help: "file with the keys, in lines of WORD=KEY"},
+			{Name: "push-ca", Value: &c.PushCA, Needs: []string{"push"},
+				Help: "PEM file with authorities to trust in addition to the system's"},
+		}},
 		{"Recordings", []Flag{
 			{Name: "record", Value: &c.Record, Page: "record.md",
 				Help: "record streams to files in this directory: MP4 with an HLS playlist"},

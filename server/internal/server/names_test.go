@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
 // A stream with a name of several parts is one stream over all protocols, and differs from the
@@ -89,7 +90,7 @@ func TestRecordedNames(t *testing.T) {
 		{"tenant/*", "tenant", false}, {"cam-*", "cam-1", true}, {"cam-*", "x/cam-1", false},
 		{"*/cam-?", "x/cam-1", true},
 	} {
-		if got := isRecorded(tt.pattern, tt.name); got != tt.want {
+		if got := streamname.Match(tt.pattern, tt.name); got != tt.want {
 			t.Errorf("recorded(%q, %q) = %v, want %v", tt.pattern, tt.name, got, tt.want)
 		}
 	}

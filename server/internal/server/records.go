@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/record"
+	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
 // recordings records streams to files. A nil *recordings records nothing.
@@ -35,7 +34,7 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 		return nil, fmt.Errorf("--record: %w", err)
 	}
 	streams.Record = func(name string) live.Recorder {
-		if !isRecorded(cfg.RecordStreams, name) {
+		if !streamname.Match(cfg.RecordStreams, name) {
 			return nil
 		}
 		r, err := archive.Stream(name)
@@ -58,16 +57,6 @@ func (r *recordings) await(ctx context.Context) error {
 		return fmt.Errorf("--record: %w", err)
 	}
 	return nil
-}
-
-// isRecorded reports whether the name of a stream matches pattern. The pattern has the syntax of
-// path.Match, but its wildcards also match slashes. The pattern must be valid, which Config.Check
-// ensures.
-func isRecorded(pattern, name string) bool {
-	const slash = ":" // not allowed in a name
-	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
-		strings.ReplaceAll(name, "/", slash))
-	return ok
 }
 
 // close waits until all recordings are on the disk. If ctx ends first, close returns an error.

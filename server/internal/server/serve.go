@@ -111,6 +111,7 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 		RTMP:        rtmpPort(l.RTMP), RTMPS: rtmpPort(l.RTMPS),
 		Files: s.files, Blobs: s.blobs, Hook: s.hook, Draining: s.draining,
 	}
+	o.Push = s.push
 	if s.records != nil {
 		o.Records = s.records.Archive
 	}
@@ -185,6 +186,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 		})
 	}
 	s.hub.Drain(ctx)
+	s.push.Await(ctx)
 	closing.Wait()
 	limit.Await(s.log, "downloads", files) // ends soon, because all connections are closed
 	limit.Await(s.log, "blobs", blobs)

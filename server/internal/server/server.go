@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
@@ -30,6 +31,7 @@ type Server struct {
 	blobs    *store.Blobs // nil if no blobs are served
 	records  *recordings  // nil if no streams are recorded
 	node     *clusterNode // nil without a cluster
+	push     *push.Pusher // nil if no streams are sent on
 	started  time.Time
 
 	// gate decides who may use the main listener and the RTMP listeners. Its policy depends on
@@ -112,8 +114,15 @@ func New(cfg Config) (*Server, error) {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
+	if s.push, err = openPush(&s.cfg, &streams); err != nil {
+		_ = s.closeStores(context.Background())
+		return nil, err
+	}
 	streams.Memory = s.budget.Memory
 	s.hub = live.NewHub(streams)
+	if s.push != nil {
+		s.push.Start(s.hub)
+	}
 	s.acceptor = rtmp.New(s.hub)
 	if s.node != nil {
 		s.budget.Memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})

@@ -52,8 +52,8 @@ type world struct {
 }
 
 // A disturbance is a time in which a node may not answer. Redis has the name "redis", connections
-// between nodes have the name "between nodes". A node that has not only lost Redis also has its name
-// with the suffix itself.
+// between nodes have the name "between nodes". Unless a node has only lost Redis, there is a second
+// disturbance with its name and the suffix itself.
 type disturbance struct {
 	node     string
 	from, to time.Time // to is zero until the disturbance has ended
@@ -294,8 +294,9 @@ func (w *world) watchOver(ctx context.Context) {
 			if owner != v.node {
 				settle += 3 * time.Second
 			}
-			served := owner != "" && time.Since(since) > settle && v.watchesFor() > settle && unaffected(owner, settle) &&
-				(owner == v.node || unaffected(v.node, settle) && unaffected("redis", settle))
+			served := owner != "" && time.Since(since) > settle && v.watchesFor() > settle &&
+				unaffected(owner, settle) && (owner == v.node ||
+				unaffected(v.node, settle) && unaffected("redis", settle))
 			if late := w.lateness(&v.newest); served && late > 3*time.Second && !v.reported {
 				v.reported = true
 				w.check.fail("%s: %s of %s is not served at %s, the newest frame is %v old", v.name,

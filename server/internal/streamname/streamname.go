@@ -6,6 +6,7 @@ package streamname
 
 import (
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/millrace-io/millrace/media/hls"
@@ -31,6 +32,15 @@ const (
 	FLV = ".flv"
 	MP4 = ".mp4"
 )
+
+// Match reports whether name matches pattern. The pattern has the syntax of path.Match, but its
+// wildcards also match slashes. If the pattern is malformed, Match returns false.
+func Match(pattern, name string) bool {
+	const slash = ":" // not allowed in a name
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
+		strings.ReplaceAll(name, "/", slash))
+	return ok
+}
 
 // Check returns a [refuse.Refusal] if name is malformed. It also refuses the names that select a
 // format or an HLS object of another stream, such as cam.mp4 or cam/index.m3u8. A stream with such

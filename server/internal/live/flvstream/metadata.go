@@ -74,6 +74,40 @@ func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32)
 	batch.Merge(&done)
 }
 
+// setDataFrame precedes metadata in a message from a publisher, as an AMF0 string.
+const setDataFrame = "\x02\x00\x0d@setDataFrame"
+
+// MarkMetadata inserts setDataFrame in each metadata message among the first RTMP messages of a
+// batch, because some servers ignore the metadata of a publisher without it. The first message
+// begins at offset, in bytes from the start of the batch. All messages must be complete, and each
+// must be one chunk with a complete header.
+func MarkMetadata(batch *millrace.Chain, offset int) {
+	const head = 12
+	var done millrace.Chain
+	batch.CutTo(&done, offset)
+	for i := 0; i < maxFirstTags && batch.Len() >= head; i++ {
+		var h [head]byte
+		batch.CopyTo(h[:])
+		size, more := int(h[4])<<16|int(h[5])<<8|int(h[6]), 0
+		if h[1]&h[2]&h[3] == 0xff { // an extended timestamp follows
+			more = 4
+		}
+		if flv.Type(h[7]) == flv.TypeScript && size <= maxMetadata {
+			batch.Discard(head)
+			marked := size + len(setDataFrame)
+			h[4], h[5], h[6] = byte(marked>>16), byte(marked>>8), byte(marked)
+			done.AppendCopy(h[:])
+			batch.CutTo(&done, more)
+			done.AppendCopy([]byte(setDataFrame))
+			batch.CutTo(&done, size)
+			continue
+		}
+		batch.CutTo(&done, min(batch.Len(), head+more+size))
+	}
+	done.Merge(batch)
+	batch.Merge(&done)
+}
+
 // PictureSize returns the width and height in an onMetaData tag, for example 640x360, or "" if the
 // tag does not contain both. It borrows tag.
 func PictureSize(tag []byte) string {

@@ -1,0 +1,276 @@
+package push
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+const (
+	// setupTime limits the time to connect to a server until it accepts the stream.
+	setupTime = 10 * time.Second
+	// firstPause is the pause after the first failure. The pause doubles after each further failure,
+	// up to mostPause. Each pause is up to a quarter shorter, so that many streams do not come back
+	// to a server at once.
+	firstPause = time.Second
+	mostPause  = 30 * time.Second
+	// steadyAfter is how long a connection must last so that the next pause is firstPause again.
+	steadyAfter = 30 * time.Second
+)
+
+// Config configures a Pusher.
+type Config struct {
+	Routes []Route
+	// Secret returns the secret for a word in braces.
+	Secret func(word string) (string, bool)
+	// Dial opens a connection. If it is nil, a net.Dialer does.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	TLS  *tls.Config // nil: trusts the system's authorities
+
+	Program   string // name and version of this program, for the other servers
+	ChunkSize int    // chunk size of the hub's RTMP messages, in bytes
+	Unsent    int    // limits the unsent bytes of a connection in the kernel; 0: the system's default
+	Log       *slog.Logger
+}
+
+// A Pusher sends streams on to other servers.
+type Pusher struct {
+	cfg     Config
+	viewers live.Admission
+	running sync.WaitGroup
+
+	mu       lock.Mutex
+	pushes   map[*push]struct{}
+	failures int64
+	sent     int64 // bytes of the connections that have ended
+}
+
+// New returns a Pusher. An error means that a secret is missing, or that it makes an address
+// invalid. The caller must call Start before the Hub has a stream.
+func New(cfg Config) (*Pusher, error) {
+	for _, r := range cfg.Routes {
+		if _, err := r.target("name", cfg.Secret); err != nil {
+			return nil, fmt.Errorf("the route of %q: %w", r.pattern, err)
+		}
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
+	return &Pusher{cfg: cfg, pushes: make(map[*push]struct{})}, nil
+}
+
+// Start sets the Hub whose streams are sent.
+func (p *Pusher) Start(h *live.Hub) { p.viewers = live.NewAdmission(h) }
+
+// Push sends a stream to the addresses of all routes that match its name, until ctx ends; see
+// [live.Config].
+func (p *Pusher) Push(ctx context.Context, name string) {
+	for _, r := range p.cfg.Routes {
+		if !r.Matches(name) {
+			continue
+		}
+		to, err := r.target(name, p.cfg.Secret)
+		if err != nil { // the name makes the address invalid
+			p.cfg.Log.Error("a stream cannot be pushed", "stream", name, "reason", err)
+			continue
+		}
+		one := &push{pusher: p, name: name, to: to, shown: to.String(),
+			log: p.cfg.Log.With("stream", name, "to", to.String())}
+		p.mu.Lock()
+		p.pushes[one] = struct{}{}
+		p.mu.Unlock()
+		p.running.Go(func() {
+			one.run(ctx)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.pushes, one)
+		})
+	}
+}
+
+// Await waits until all connections have ended, or until ctx ends. It is called after the Hub has
+// drained.
+func (p *Pusher) Await(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		close(ended)
+	}()
+	_ = limit.AwaitContext(ctx, ended)
+}
+
+// Info describes one push, as JSON.
+type Info struct {
+	Stream    string  `json:"stream"`
+	To        string  `json:"to"`        // the address without secrets
+	Connected bool    `json:"connected"` // the other server has accepted the stream
+	Seconds   float64 `json:"seconds"`   // since the last change of Connected
+	Bytes     int64   `json:"bytes"`     // sent on the current connection
+	Failures  int64   `json:"failures"`
+	Reason    string  `json:"reason,omitempty"` // of the last failure
+}
+
+// Stats is a snapshot of a Pusher.
+type Stats struct {
+	Pushes   []Info // sorted by stream and address
+	Failures int64  // attempts that have failed, and connections that have ended before their stream
+	Bytes    int64  // sent to all servers
+}
+
+// Stats returns a snapshot of p.
+func (p *Pusher) Stats() Stats {
+	p.mu.Lock()
+	st := Stats{Failures: p.failures, Bytes: p.sent}
+	for one := range p.pushes {
+		i := one.info()
+		st.Pushes = append(st.Pushes, i)
+		st.Bytes += i.Bytes
+	}
+	p.mu.Unlock()
+	slices.SortFunc(st.Pushes, func(a, b Info) int {
+		return strings.Compare(a.Stream+" "+a.To, b.Stream+" "+b.To)
+	})
+	return st
+}
+
+// A push sends one stream to one address.
+type push struct {
+	pusher *Pusher
+	name   string
+	to     *target
+	shown  string // to without secrets
+	log    *slog.Logger
+
+	// Guarded by Pusher.mu.
+	conn     *connection // nil while the stream is not sent
+	since    time.Time   // of the last change of conn
+	failures int64
+	reason   string // of the last failure
+}
+
+// run sends the stream until ctx ends. After a failure, it tries again.
+func (p *push) run(ctx context.Context) {
+	p.setConn(nil)
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := p.connect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > steadyAfter {
+			pause = firstPause
+		}
+		wait := pause - rand.N(pause/4)
+		p.fail(err, wait)
+		sleep.For(ctx, wait)
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// fail records and logs a failure. A repeated failure is logged with level debug.
+func (p *push) fail(err error, wait time.Duration) {
+	reason := p.to.hide(err.Error())
+	p.pusher.mu.Lock()
+	level := slog.LevelWarn
+	if p.reason == reason {
+		level = slog.LevelDebug
+	}
+	p.failures++
+	p.pusher.failures++
+	p.reason = reason
+	p.pusher.mu.Unlock()
+	p.log.Log(context.Background(), level, "push failed", "reason", reason, "again in",
+		wait.Round(time.Millisecond))
+}
+
+func (p *push) setConn(c *connection) {
+	p.pusher.mu.Lock()
+	defer p.pusher.mu.Unlock()
+	if p.conn != nil {
+		p.pusher.sent += p.conn.viewer.Sent()
+	}
+	p.conn, p.since = c, time.Now()
+}
+
+// info returns the state of p. The caller must hold Pusher.mu.
+func (p *push) info() Info {
+	i := Info{Stream: p.name, To: p.shown, Connected: p.conn != nil, Failures: p.failures,
+		Seconds: time.Since(p.since).Seconds(), Reason: p.reason}
+	if p.conn != nil {
+		i.Bytes = p.conn.viewer.Sent()
+	}
+	return i
+}
+
+// connect connects to the server, and sends the stream until the connection or the stream ends. The
+// error is never nil if the stream has not ended.
+func (p *push) connect(ctx context.Context) error {
+	setup, cancel := context.WithTimeout(ctx, setupTime)
+	defer cancel()
+	conn, err := p.dial(setup)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(setup, func() { _ = conn.Close() })
+	defer stop()
+	open := p.publishRTMP
+	if p.to.http != nil {
+		open = p.postFLV
+	}
+	c, err := open(setup, conn)
+	if err == nil && !stop() {
+		c.viewer.End(endedEarly)
+	}
+	if err != nil {
+		_ = conn.Close()
+		if setup.Err() == context.DeadlineExceeded {
+			return fmt.Errorf("the server has not accepted the stream within %v: %w", setupTime, err)
+		}
+		return err
+	}
+	p.setConn(c)
+	p.log.Info("push started")
+	err = <-c.ended
+	p.setConn(nil)
+	if reason := c.viewer.Reason(); err == nil || !isHangUp(reason) {
+		err = errors.New(reason.String())
+	}
+	p.log.Info("push ended", "reason", p.to.hide(err.Error()), "bytes", c.viewer.Sent())
+	return err
+}
+
+func (p *push) dial(ctx context.Context) (net.Conn, error) {
+	address, secure := p.to.host()
+	conn, err := p.pusher.cfg.Dial(ctx, "tcp", address)
+	if err != nil || !secure {
+		return conn, err
+	}
+	cfg := &tls.Config{}
+	if p.pusher.cfg.TLS != nil {
+		cfg = p.pusher.cfg.TLS.Clone()
+	}
+	cfg.ServerName, _, _ = net.SplitHostPort(address)
+	over := tls.Client(conn, cfg)
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return over, nil
+}
