@@ -14,7 +14,8 @@ import (
 )
 
 // Watch serves a GET or HEAD request for the stream called name, which may have the extension .flv
-// or .mp4. Over HTTP/1, Watch takes over the connection and returns at once. Otherwise it returns
+// or .mp4. If the request asks for a WebSocket, the stream is sent in its messages. Over HTTP/1,
+// Watch takes over the connection and returns at once. Otherwise it returns
 // when the response has ended. If Watch returns an error, the caller must send the response. The
 // error is a [refuse.Refusal] or the error of the request's context.
 func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
@@ -61,6 +62,10 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	v, err := viewers.Admit(r.Context(), want)
 	if err != nil {
 		return err
+	}
+	if wantsSocket(r) && want.Node == "" {
+		d.serveSocket(viewers, v, w, r)
+		return nil
 	}
 	// Hijack frees the goroutine and the buffers of net/http while the viewer is served. Any data
 	// that the client has sent after its request is ignored.

@@ -25,6 +25,23 @@ func (r *response) end() bool {
 	return true
 }
 
+// begin makes the bytes in r.pending one chunk, except for the first n bytes, which are replies. If
+// the response uses HTTP/1.1 chunks, n must be 0.
+func (r *response) begin(n int) {
+	if r.pending.Len() == n {
+		return
+	}
+	r.chunks.begin(r.pending.Len() - n)
+	if n > 0 && len(r.chunks.line) > 0 {
+		var replies millrace.Chain
+		r.pending.CutTo(&replies, n)
+		replies.AppendCopy(r.chunks.line)
+		r.chunks.line = nil
+		replies.Merge(&r.pending)
+		r.pending.Merge(&replies)
+	}
+}
+
 func (r *response) release() {
 	r.pending.Release()
 	r.ending.Release()

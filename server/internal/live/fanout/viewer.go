@@ -17,7 +17,7 @@ const MaxReplies = 16 << 10
 // A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
 //
 // These rules apply to the methods:
-//   - Append, SetChunked and SetEnd may be called only before the viewer is served.
+//   - Append, SetChunked, SetWebSocket and SetEnd may be called only before the viewer is served.
 //   - Reply may be called only after serving has begun.
 //   - SetPaused may be called by any goroutine at any time, except during a call to Fanout.Start.
 //   - All other methods may be called by any goroutine at any time.
@@ -89,7 +89,11 @@ func (v *Viewer) Append(p []byte) {
 }
 
 // SetChunked makes v send everything from now on in HTTP/1.1 chunks.
-func (v *Viewer) SetChunked() { v.out.chunks.on = true }
+func (v *Viewer) SetChunked() { v.out.chunks.framing = httpChunks }
+
+// SetWebSocket makes v send everything from now on in binary WebSocket messages, apart from
+// replies. Replies are control frames.
+func (v *Viewer) SetWebSocket() { v.out.chunks.framing = webSocket }
 
 // SetEnd makes v send c after the last frame, if the stream ends properly; see Reason.Complete. It
 // takes ownership of c.

@@ -128,9 +128,7 @@ func (v *Viewer) takeBatch() error {
 		v.more = true
 		return nil
 	}
-	if pending.Len() > 0 {
-		v.out.chunks.begin(pending.Len())
-	}
+	v.out.begin(first)
 	if b.Missed.Why != broadcast.NotMissed {
 		v.recordMissed(b.Missed)
 	}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+)
+
+// A socketClient is a viewer over WebSocket.
+type socketClient struct {
+	net.Conn
+	r   *bufio.Reader
+	res *http.Response
+}
+
+// openSocket requests path as a WebSocket, with more header lines, and reads the response header.
+func (f *fixture) openSocket(path, header string) *socketClient {
+	f.T.Helper()
+	conn := nettest.Dial(f.T, f.Addr, 0)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s\r\n", path,
+		f.Addr, header)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return &socketClient{conn, r, res}
+}
+
+// readFrame reads a frame of the server.
+func readFrame(t testing.TB, r io.Reader) (opcode byte, payload []byte) {
+	t.Helper()
+	var h [10]byte
+	read := func(p []byte) {
+		if _, err := io.ReadFull(r, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(h[:2])
+	n := uint64(h[1])
+	switch {
+	case h[0]&0x80 == 0 || h[1]&0x80 != 0:
+		t.Fatalf("frame % x: want one that is unmasked, and the last of its message", h[:2])
+	case n == 126:
+		read(h[2:4])
+		n = uint64(binary.BigEndian.Uint16(h[2:]))
+	case n == 127:
+		read(h[2:10])
+		n = binary.BigEndian.Uint64(h[2:])
+	}
+	payload = make([]byte, n)
+	read(payload)
+	return h[0] & 0xf, payload
+}
+
+// masked returns a client's frame. The mask is 0.
+func masked(opcode byte, payload string) []byte {
+	return append([]byte{0x80 | opcode, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...)
+}
+
+// A stream over WebSocket has the bytes of the stream over HTTP. Pings are answered between
+// messages, and the end of the stream closes the WebSocket with the code 1000.
+func TestWatchOverWebSocket(t *testing.T) {
+	f := serve(t, nil)
+	film := sampleReel(8)
+	for _, path := range []string{"/live/cam.flv", "/live/cam.mp4"} {
+		p := f.Publisher("cam")
+		p.Send(film.config().bytes(5))
+		over, plain := f.openSocket(path, ""), f.Watcher(path, 0)
+		if over.res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("status %s", over.res.Status)
+		}
+		rest := film.rest()
+		p.Send(bytes.Join(rest[:100], nil))
+		_, _ = over.Write(masked(9, "ping"))
+		_, _ = over.Write(masked(2, "ignored"))
+		var got []byte
+		pongs := 0
+		for opcode := byte(0); opcode != 8; {
+			var payload []byte
+			switch opcode, payload = readFrame(t, over.r); opcode {
+			case 2:
+				if got = append(got, payload...); pongs < 0 {
+					t.Error("a message after the end")
+				}
+			case 10:
+				if pongs++; string(payload) != "ping" {
+					t.Errorf("pong %q", payload)
+				}
+				p.Send(bytes.Join(rest[100:], nil))
+				p.End()
+			case 8:
+				if string(payload) != "\x03\xe8" {
+					t.Errorf("close frame with % x, want code 1000", payload)
+				}
+			default:
+				t.Errorf("frame of type %d", opcode)
+			}
+		}
+		if want := plain.Rest(); pongs != 1 || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d pongs, %d bytes, want 1, and the %d bytes of the stream over HTTP", path, pongs,
+				len(got), len(want))
+		}
+		_ = over.Close()
+	}
+}
+
+// A WebSocket needs a stream, the token, and a page of this server or of a site in --cors.
+func TestWebSocketIsRefused(t *testing.T) {
+	f := serve(t, func(c *Config) {
+		c.ReadToken, c.CORS, c.ViewerWait = "secret", "https://allowed.example", 0
+	})
+	p := f.PublisherBy(http.DefaultClient, "cam?token=secret")
+	p.Send(sampleReel(2).bytes(5))
+	f.published("cam", 1000)
+	for _, tt := range []struct {
+		path, header string
+		status       int
+	}{
+		{"/live/cam.flv", "", http.StatusUnauthorized},
+		{"/live/none.flv?token=secret", "", http.StatusNotFound},
+		{"/live/cam.flv?token=secret", "Origin: https://other.example\r\n", http.StatusForbidden},
+		{"/live/cam.flv?token=secret", "Origin: https://allowed.example\r\n", 101},
+		{"/live/cam.flv?token=secret", "Origin: http://" + f.Addr + "\r\n", 101},
+	} {
+		w := f.openSocket(tt.path, tt.header)
+		if w.res.StatusCode != tt.status {
+			t.Errorf("%s %q: %s, want %d", tt.path, tt.header, w.res.Status, tt.status)
+		}
+		_ = w.Close()
+	}
+	eventually(t, "no viewers", func() bool { return f.hub.Viewers() == 0 })
+	p.End()
+}
+
+// A client that sends pings and reads nothing is disconnected.
+func TestWebSocketWithManyPings(t *testing.T) {
+	f := serve(t, nil)
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	w := f.openSocket("/live/cam.flv", "")
+	ping := masked(9, strings.Repeat("p", 100))
+	for range 1 << 20 {
+		if _, err := w.Write(ping); err != nil {
+			break
+		}
+	}
+	eventually(t, "no viewers", func() bool { return f.hub.Viewers() == 0 })
+	p.End()
+}

@@ -1,0 +1,103 @@
+package web
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/websocket"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+)
+
+// wantsSocket reports whether a request asks for a WebSocket.
+func wantsSocket(r *http.Request) bool {
+	return r.ProtoMajor == 1 && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// serveSocket serves v over WebSocket: each batch of frames is a binary message. It takes over the
+// connection, and returns at once. Pages of other sites may watch if Origins.Allow has set the CORS
+// header of the response.
+func (d Handler) serveSocket(viewers live.Admission, v *live.Viewer, w http.ResponseWriter,
+	r *http.Request) {
+	var opts websocket.Options
+	if w.Header()["Access-Control-Allow-Origin"] != nil {
+		opts.CheckOrigin = func(*http.Request) bool { return true }
+	}
+	opts.MaxMessage = maxInput
+	over := &socketConn{}
+	socket, err := websocket.Accept(hijacker{w, over}, r, &opts)
+	if err != nil { // Accept has answered
+		v.Decline()
+		return
+	}
+	to := v.Connect(fanout.NewConn(over.Conn, true, d.cfg.Unsent))
+	to.SetWebSocket()
+	to.Append(v.Head())
+	over.to.Store(to)
+	viewers.Start(v, func() { drainSocket(to, socket) })
+}
+
+// drainSocket reads and ignores the messages of a viewer until it disconnects. Pings are answered.
+func drainSocket(to *fanout.Viewer, socket *websocket.Conn) {
+	for drained := 0; ; {
+		var message millrace.Chain
+		_, err := socket.Next(&message)
+		drained += message.Len()
+		message.Release()
+		if err != nil {
+			return
+		}
+		if drained >= maxInput {
+			to.End(fanout.Failed)
+			return
+		}
+	}
+}
+
+// A hijacker is a ResponseWriter that wraps the connection that Hijack returns.
+type hijacker struct {
+	http.ResponseWriter
+	over *socketConn
+}
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	h.over.Conn = conn
+	return h.over, rw, nil
+}
+
+// A socketConn is the connection of a WebSocket on which a viewer is served. The WebSocket's control
+// frames become replies of the viewer, so that they are not sent within a message.
+type socketConn struct {
+	net.Conn
+	to atomic.Pointer[fanout.Viewer] // nil until the viewer is served
+}
+
+var errPings = errors.New("a viewer sends pings and reads nothing")
+
+func (c *socketConn) Write(p []byte) (int, error) {
+	switch to := c.to.Load(); {
+	case to == nil:
+		return c.Conn.Write(p)
+	case !to.Reply(p):
+		return 0, errPings
+	}
+	return len(p), nil
+}
+
+// SetWriteDeadline sets a deadline only until the viewer is served.
+func (c *socketConn) SetWriteDeadline(t time.Time) error {
+	if c.to.Load() != nil {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
