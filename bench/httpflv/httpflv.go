@@ -142,7 +142,12 @@ func Watch(ctx context.Context, client *http.Client, url string) (*Subscription,
 		res.Body.Close()
 		return nil, &load.RefusedError{Status: res.Status}
 	}
-	return &Subscription{body: res.Body, in: bufio.NewReaderSize(res.Body, 64<<10)}, nil
+	return Over(res.Body), nil
+}
+
+// Over returns a Subscription that reads FLV from body. It takes ownership of body.
+func Over(body io.ReadCloser) *Subscription {
+	return &Subscription{body: body, in: bufio.NewReaderSize(body, 64<<10)}
 }
 
 // Next implements load.Subscription. It sets a.Head to the complete payload, which is valid until

@@ -78,6 +78,7 @@ func (n *node) start(ctx context.Context) (err error) {
 		"--record-bytes", "256MiB", "--record-every", "5m", "--max-streams", "1000",
 		"--memory", fmt.Sprint(n.cfg.Memory), "--log-format", "json", "--log-level", "debug",
 		"--drain-timeout", "2s"}
+	args = append(args, n.pushFlags()...)
 	if n.isTLS() {
 		args = append(args, "--tls-cert", n.cert, "--tls-key", n.key)
 	}

@@ -35,7 +35,7 @@ func (r *run) report(interrupted bool) *Report {
 		}
 		rep.Done[cell[0]][cell[1]] = n
 	}
-	for _, k := range kinds {
+	for _, k := range append(slices.Clone(kinds), viewerKind{name: ofPushed}) {
 		if rep.Done[k.name]["connections"] == 0 {
 			rep.Missing = append(rep.Missing, k.name)
 		}

@@ -44,6 +44,9 @@ type site struct {
 	secure   string // nginx's address for HTTPS
 	rtmp     string // nginx's address for RTMP
 	hook     *httptest.Server
+
+	ingest     *measure.Server // to which the nodes send streams
+	ingestRTMP string          // its address for RTMP
 }
 
 func openSite(ctx context.Context, r *run) (s *site, err error) {
@@ -68,6 +71,9 @@ func openSite(ctx context.Context, r *run) (s *site, err error) {
 	if err := s.startRedis(ctx); err != nil {
 		return s, err
 	}
+	if err := s.startIngest(ctx); err != nil {
+		return s, err
+	}
 	s.hook = httptest.NewServer(http.HandlerFunc(s.answerHook))
 	for i := range numNodes {
 		n, err := newNode(s, i)
@@ -86,7 +92,7 @@ func (s *site) close() {
 	for _, n := range s.nodes {
 		n.end()
 	}
-	for _, p := range []*measure.Server{s.nginx, s.sentinel, s.redis[0], s.redis[1]} {
+	for _, p := range []*measure.Server{s.nginx, s.sentinel, s.redis[0], s.redis[1], s.ingest} {
 		if p != nil {
 			p.Stop()
 		}

@@ -167,6 +167,9 @@ func (r *run) load(ctx context.Context) {
 		for j := range r.cfg.Viewers {
 			all.Go(func() { newViewer(s, i*r.cfg.Viewers+j).run(clients) })
 		}
+		if s.isPushed() {
+			all.Go(func() { newPushedViewer(s).run(clients) })
+		}
 	}
 	for i := range r.site.nodes {
 		all.Go(func() { r.blobs(clients, i) })

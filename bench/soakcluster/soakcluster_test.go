@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 		need.Missing(t, err.Error())
 	}
 	cfg := Defaults()
-	cfg.For, cfg.Streams, cfg.Viewers = rest+17*time.Second, 10, 1
+	cfg.For, cfg.Streams, cfg.Viewers = rest+17*time.Second, 11, 1
 	cfg.Kill, cfg.Upgrade, cfg.Failover, cfg.Keep = 6*time.Second, 11*time.Second, 0, t.TempDir()
 	rep, err := Run(t.Context(), cfg, func(line string) { t.Log(line) })
 	if err != nil {

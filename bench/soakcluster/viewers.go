@@ -30,11 +30,14 @@ type viewer struct {
 	rand *rand.Rand
 }
 
-// kinds are the kinds of viewers.
-var kinds = []struct {
+// A viewerKind is a kind of viewers, with the function that watches a stream once.
+type viewerKind struct {
 	name string
 	way  func(v *viewer, ctx context.Context, n *node) error
-}{
+}
+
+// kinds are the kinds of the viewers of each stream.
+var kinds = []viewerKind{
 	{"FLV", func(v *viewer, ctx context.Context, n *node) error {
 		return v.flv(ctx, false, n.url(), n.number)
 	}},
@@ -64,6 +67,7 @@ var kinds = []struct {
 		n := v.site.nodes[numNodes-1]
 		return v.flv(ctx, false, n.url(), n.number)
 	}},
+	{"FLV over WebSocket", (*viewer).socket},
 }
 
 func newViewer(s *stream, number int) *viewer {
