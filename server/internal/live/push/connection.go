@@ -81,7 +81,7 @@ func (p *push) publishRTMP(ctx context.Context, conn net.Conn) (*connection, err
 // output is where a ClientConn writes: at first to the connection, and then to the viewer.
 type output struct{ io.Writer }
 
-// replies sends messages between those of the stream.
+// replies sends messages between the messages of the stream.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

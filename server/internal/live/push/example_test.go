@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/push"
 )
 
-// All streams of a name are sent to a platform. What is printed has no key.
+// Two routes, for one stream and for all streams with such names. The output has no key.
 func Example() {
 	var routes push.Routes
 	err := routes.Set("live/show=rtmps://example.com/app/{key} live/cam-*=rtmp://example.net/live/{name}")

@@ -72,7 +72,7 @@ func New(cfg Config) (*Pusher, error) {
 	return &Pusher{cfg: cfg, pushes: make(map[*push]struct{})}, nil
 }
 
-// Start sets the Hub whose streams are sent.
+// Start sets the Hub that has the streams.
 func (p *Pusher) Start(h *live.Hub) { p.viewers = live.NewAdmission(h) }
 
 // Push sends a stream to the addresses of all routes that match its name, until ctx ends; see
