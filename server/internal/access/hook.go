@@ -50,7 +50,8 @@ func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, live.Te
 		end(err.Error(), 0)
 		return "", live.Terms{}, err
 	}
-	return q.Name, live.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
+	return q.Name, live.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Push: a.Push,
+		Ended: end}, nil
 }
 
 func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms, error) {

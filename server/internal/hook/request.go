@@ -119,6 +119,7 @@ type Answer struct {
 	MaxViewers int           // limit for a published stream; 0 means no limit
 	MaxTime    time.Duration // limit for publishing or playing; 0 means no limit
 	Keep       time.Duration // how long the answer is used for players with the same playKey
+	Push       []string      // URLs to which a published stream is sent; they may contain keys
 }
 
 const (
@@ -134,6 +135,8 @@ const (
 	// time, only about one in five requests of an HLS player leads to a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
+	// maxPush is the maximum number of URLs to which a stream is sent.
+	maxPush = 16
 	// maxSeconds is the maximum value of max_seconds, a time limit in the hook's response. It is
 	// one year.
 	maxSeconds = 366 * 24 * 3600
@@ -146,6 +149,7 @@ type answerBody struct {
 	MaxViewers *int     `json:"max_viewers"`
 	MaxSeconds *float64 `json:"max_seconds"`
 	Cache      *float64 `json:"cache_seconds"`
+	Push       []string `json:"push"`
 }
 
 // parseAnswer parses the hook's response to a request about event. If the hook refuses the client,
@@ -213,6 +217,7 @@ func (a Answer) withLimits(event Event, got answerBody) (Answer, error) {
 		{"max_viewers", got.MaxViewers != nil, []Event{Publish}},
 		{"max_seconds", got.MaxSeconds != nil, []Event{Publish, PlayBegin}},
 		{"cache_seconds", got.Cache != nil, []Event{PlayBegin}},
+		{"push", got.Push != nil, []Event{Publish}},
 	} {
 		if f.given && !slices.Contains(f.of, event) {
 			return a, fmt.Errorf("its answer to %s has %q", event, f.name)
@@ -230,6 +235,10 @@ func (a Answer) withLimits(event Event, got answerBody) (Answer, error) {
 				maxSeconds)
 		}
 	}
+	if n := len(got.Push); n > maxPush {
+		return a, fmt.Errorf("push has %d URLs, want at most %d", n, maxPush)
+	}
+	a.Push = got.Push
 	if n := got.Cache; n != nil {
 		if !(*n >= 0 && *n <= maxKeep.Seconds()) {
 			return a, fmt.Errorf("cache_seconds is %g, want 0 to %g", *n, maxKeep.Seconds())

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,11 @@ func TestParseAnswer(t *testing.T) {
 		{Publish, 201, `{"allow":true,"name":"show","max_viewers":3,"max_seconds":1.5}` + "\n",
 			Answer{Name: "show", MaxViewers: 3, MaxTime: 1500 * time.Millisecond,
 				Keep: keepDefault}, ""},
+		{Publish, 200, `{"allow":true,"push":["rtmp://h/app/key","http://h/x"]}`,
+			Answer{Keep: keepDefault, Push: []string{"rtmp://h/app/key", "http://h/x"}}, ""},
+		{Publish, 200, `{"allow":true,"push":[` + strings.Repeat(`"x",`, 16) + `"x"]}`, Answer{},
+			"push has 17 URLs"},
+		{PlayBegin, 200, `{"allow":true,"push":["x"]}`, Answer{}, `answer to play has "push"`},
 		{PlayBegin, 200, `{"allow":true,"name":"show","max_seconds":60,"cache_seconds":0}`,
 			Answer{Name: "show", MaxTime: time.Minute}, ""},
 		{Publish, 200, `{"allow":false}`, Answer{Keep: keepDefault},
@@ -68,7 +74,7 @@ func TestParseAnswer(t *testing.T) {
 		} else if err != nil {
 			a = c.want // it does not matter
 		}
-		if a != c.want || (c.err == "") != (err == nil) || !strings.Contains(text, c.err) {
+		if !reflect.DeepEqual(a, c.want) || (c.err == "") != (err == nil) || !strings.Contains(text, c.err) {
 			t.Errorf("%s, %d %.80q: %+v, %v, want %+v, %q", c.event, c.status, c.body, a, err,
 				c.want, c.err)
 		}

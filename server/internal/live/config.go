@@ -79,10 +79,11 @@ type Config struct {
 	// not block.
 	Record func(name string) Recorder
 
-	// Push sends a stream on to other servers until ctx ends. It is called when the stream gets a
+	// Push sends a stream on to other servers until ctx ends: to those of its own routes, and to the
+	// URLs in to, which come from the publisher's Terms. It is called when the stream gets its first
 	// publisher at this node. ctx ends when the stream ends, when another node becomes its owner,
 	// and when the Hub closes. Push must not block, and may be nil.
-	Push func(ctx context.Context, name string)
+	Push func(ctx context.Context, name string, to []string)
 
 	LagBytes  int64
 	LagFrames int           // how many frames a viewer may lag; 0: as many as the stream keeps

@@ -66,9 +66,9 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// push calls Config.Push with the name of s, unless it has already been called for s, or another
-// node owns s.
-func (h *Hub) push(s *stream) {
+// push calls Config.Push for s, unless it has already been called for s, or another node owns s. The
+// URLs in to come from the terms of the publisher.
+func (h *Hub) push(s *stream, to []string) {
 	if h.cfg.Push == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (h *Hub) push(s *stream) {
 	ctx, stop := context.WithCancel(h.ends)
 	s.stopPush = stop
 	h.mu.Unlock()
-	h.cfg.Push(ctx, s.name)
+	h.cfg.Push(ctx, s.name, to)
 }
 
 // endPush ends the context of Config.Push. The caller must hold Hub.mu.

@@ -171,7 +171,7 @@ func (p *Publisher) Begin(h flv.Header) {
 	}
 	if !p.isPull() {
 		p.hub.record(p.s)
-		p.hub.push(p.s)
+		p.hub.push(p.s, p.terms.Push)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 type Terms struct {
 	MaxViewers int           // for the publisher's stream; 0: no limit in addition to Config
 	MaxTime    time.Duration // for publishing or watching; 0: no limit
+	Push       []string      // URLs to which the publisher's stream is sent; see Config.Push
 
 	// Ended is called once, after the publisher or viewer has ended. bytes is the number of bytes
 	// of the stream that were received from the publisher or sent to the viewer. Ended is not

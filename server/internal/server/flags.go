@@ -158,9 +158,9 @@ func (c *Config) Flags() []FlagGroup {
 		{"Sending streams on", []Flag{
 			{Name: "push", Value: &c.Push, Page: "push.md",
 				Help: "send a stream on to another server: live/NAME=URL, with rtmp, rtmps, http or https; NAME may be a pattern if the URL has {name}; other words in braces are keys; may be repeated"},
-			{Name: "push-keys", Value: &c.PushKeys, Needs: []string{"push"}, Page: "push.md#keys",
+			{Name: "push-keys", Value: &c.PushKeys, Needs: []string{"push", "hook"}, Page: "push.md#keys",
 				Help: "file with the keys, in lines of WORD=KEY"},
-			{Name: "push-ca", Value: &c.PushCA, Needs: []string{"push"},
+			{Name: "push-ca", Value: &c.PushCA, Needs: []string{"push", "hook"},
 				Help: "PEM file with authorities to trust in addition to the system's"},
 		}},
 		{"Recordings", []Flag{

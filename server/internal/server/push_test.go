@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,6 +149,27 @@ func (f *rtmpFixture) watch(name string) *livetest.Watcher {
 	w := f.AskOn(conn, "/live/"+name+".flv")
 	w.Begin()
 	return w
+}
+
+// The hook says where to a publisher's stream is sent.
+func TestPushByHook(t *testing.T) {
+	to := serveRTMP(t, nil)
+	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"allow": true, "push": ["rtmp://%s/live/{k}", "ftp://x/`+pushKey+`"]}`,
+			to.rtmp)
+	}))
+	defer program.Close()
+	f := serve(t, func(c *Config) {
+		pushTo(t)(c)
+		c.Hook = program.URL
+	})
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	f.connected()
+	f.Logged("cannot be pushed", "want a URL with rtmp")
+	p.End()
+	eventually(t, "no pushes", func() bool { return len(f.pushes()) == 0 })
+	f.hidesKey()
 }
 
 // A server that refuses the stream is asked again, and what it answers is shown without the key.

@@ -75,30 +75,36 @@ func New(cfg Config) (*Pusher, error) {
 // Start sets the Hub that has the streams.
 func (p *Pusher) Start(h *live.Hub) { p.viewers = live.NewAdmission(h) }
 
-// Push sends a stream to the addresses of all routes that match its name, until ctx ends; see
-// [live.Config].
-func (p *Pusher) Push(ctx context.Context, name string) {
+// Push sends a stream to the addresses of all routes that match its name, and to the given URLs, in
+// which words in braces have the same meaning, until ctx ends; see [live.Config].
+func (p *Pusher) Push(ctx context.Context, name string, urls []string) {
 	for _, r := range p.cfg.Routes {
-		if !r.Matches(name) {
-			continue
+		if r.Matches(name) {
+			p.push(ctx, name, r)
 		}
-		to, err := r.target(name, p.cfg.Secret)
-		if err != nil { // the name makes the address invalid
-			p.cfg.Log.Error("a stream cannot be pushed", "stream", name, "reason", err)
-			continue
-		}
-		one := &push{pusher: p, name: name, to: to, shown: to.String(),
-			log: p.cfg.Log.With("stream", name, "to", to.String())}
-		p.mu.Lock()
-		p.pushes[one] = struct{}{}
-		p.mu.Unlock()
-		p.running.Go(func() {
-			one.run(ctx)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			delete(p.pushes, one)
-		})
 	}
+	for _, url := range urls {
+		p.push(ctx, name, Route{pattern: name, address: url})
+	}
+}
+
+func (p *Pusher) push(ctx context.Context, name string, r Route) {
+	to, err := r.target(name, p.cfg.Secret)
+	if err != nil {
+		p.cfg.Log.Error("a stream cannot be pushed", "stream", name, "reason", err)
+		return
+	}
+	one := &push{pusher: p, name: name, to: to, shown: to.String(),
+		log: p.cfg.Log.With("stream", name, "to", to.String())}
+	p.mu.Lock()
+	p.pushes[one] = struct{}{}
+	p.mu.Unlock()
+	p.running.Go(func() {
+		one.run(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.pushes, one)
+	})
 }
 
 // Await waits until all connections have ended, or until ctx ends. It is called after the Hub has
