@@ -67,9 +67,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	if o.Records != nil {
 		c.records(o.Records.Stats())
 	}
-	if o.Push != nil {
-		c.pushes(o.Push.Stats())
-	}
+	c.pushes(o.Push.Stats())
 	c.addHook(o.Hook)
 }
 

@@ -1,6 +1,9 @@
 package ops
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -9,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
@@ -16,6 +20,7 @@ import (
 // check permissions.
 type Operator struct {
 	streams  live.Operator
+	pushes   *push.Pusher
 	budget   *answer.Budget
 	refusals *access.Refusals
 	log      *slog.Logger
@@ -23,8 +28,8 @@ type Operator struct {
 
 // NewOperator returns an Operator for the streams and viewers of o.Hub.
 func NewOperator(o *Observer) *Operator {
-	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals,
-		log: o.Log}
+	return &Operator{streams: live.NewOperator(o.Hub), pushes: o.Push, budget: o.Budget,
+		refusals: o.Refusals, log: o.Log}
 }
 
 // maxListed is the maximum number of viewers in one response.
@@ -124,5 +129,53 @@ func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
 	}
 	o.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client",
 		r.RemoteAddr)
+	writeJSON(w, was)
+}
+
+// maxPush limits the body of a request to AddPush, in bytes.
+const maxPush = 4 << 10
+
+// AddPush serves POST /api/pushes. It sends a stream on to another server, until the stream ends.
+func (o *Operator) AddPush(w http.ResponseWriter, r *http.Request) {
+	var q struct{ Stream, To string }
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPush))
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil || q.Stream == "" || q.To == "" { // the error may contain the URL
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusBadRequest,
+			`want {"stream": NAME, "to": URL} with up to %d bytes`, maxPush))
+		return
+	}
+	id, err := o.pushes.Add(q.Stream, q.To)
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, push.ErrAbsent) {
+			status = http.StatusNotFound
+		}
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(status, "push of %.200q: %v", q.Stream, err))
+		return
+	}
+	o.log.Info("the operator adds a push", "stream", q.Stream, "push", id, "client", r.RemoteAddr)
+	writeJSON(w, struct {
+		ID     uint64 `json:"id"`
+		Stream string `json:"stream"`
+	}{id, q.Stream})
+}
+
+// EndPush serves DELETE /api/pushes/ID.
+func (o *Operator) EndPush(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusBadRequest,
+			"bad push %.40q: want its number", r.PathValue("id")))
+		return
+	}
+	was, ok := o.pushes.End(id)
+	if !ok {
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no push %d", id))
+		return
+	}
+	o.log.Info("the operator ends a push", "stream", was.Stream, "to", was.To, "client", r.RemoteAddr)
 	writeJSON(w, was)
 }

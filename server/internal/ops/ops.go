@@ -37,7 +37,7 @@ type Observer struct {
 	Files       *store.Files    // nil if no files are served
 	Blobs       *store.Blobs    // nil if there is no blob store
 	Records     *record.Archive // nil if nothing is recorded
-	Push        *push.Pusher    // nil if no streams are sent on
+	Push        *push.Pusher
 	Hook        *hook.Client    // nil if there is no hook
 	Cluster     *Cluster        // nil without a cluster
 	Draining    context.Context // when it ends, requests to other nodes are canceled

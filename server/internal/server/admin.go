@@ -37,7 +37,6 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 		"/debug/pprof/trace":   pprof.Trace,
 		"/metrics":             observer.Metrics(),
 		"/api/streams":         observer.ServeOperator,
-		"/api/pushes":          observer.ServePushes,
 		"/healthz":             s.health,
 		"/main":                a.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,
@@ -46,6 +45,10 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	}
 	mux.HandleFunc("DELETE /api/streams/{name...}", s.operator.ProtectDecision(o.EndStream))
 	mux.HandleFunc("/api/streams/{name...}", s.refusals.Only("GET, HEAD, DELETE", o.Stream))
+	mux.HandleFunc("POST /api/pushes", s.operator.ProtectDecision(o.AddPush))
+	mux.HandleFunc("/api/pushes", s.refusals.Only("GET, HEAD, POST", observer.ServePushes))
+	mux.HandleFunc("/api/pushes/{id}", s.refusals.Only("DELETE",
+		s.operator.ProtectDecision(o.EndPush)))
 	mux.HandleFunc("/api/viewers/{id}", s.refusals.Only("DELETE",
 		s.operator.ProtectDecision(o.EndViewer)))
 	mux.HandleFunc("/api/drain", s.refusals.Only("POST", s.operator.ProtectDecision(a.beginDrain)))

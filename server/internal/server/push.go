@@ -12,12 +12,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/push"
 )
 
-// openPush returns a Pusher for the routes of cfg, and for those in the answers of the hook. It sets
-// streams.Push. If cfg has neither, the result is nil.
+// openPush returns a Pusher for the routes of cfg, those in the answers of the hook, and those that
+// the operator adds. It sets streams.Push.
 func openPush(cfg *Config, streams *live.Config) (*push.Pusher, error) {
-	if len(cfg.Push) == 0 && cfg.Hook == "" {
-		return nil, nil
-	}
 	trust, err := loadCA(cfg.PushCA)
 	if err != nil {
 		return nil, fmt.Errorf("--push-ca: %w", err)

@@ -172,6 +172,45 @@ func TestPushByHook(t *testing.T) {
 	f.hidesKey()
 }
 
+// The operator sends a stream on, and ends that.
+func TestPushByOperator(t *testing.T) {
+	to := serveRTMP(t, nil)
+	f, admin := serveAdmin(t, pushTo(t))
+	body := `{"stream": "cam", "to": "rtmp://` + to.rtmp + `/live/{k}"}`
+	if res := admin.Request("POST", "/api/pushes", body); res.Status != http.StatusNotFound {
+		t.Errorf("without a stream: %d %s, want 404", res.Status, res.Body)
+	}
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	f.published("cam", 1000)
+	for _, bad := range []string{"", "{}", "[" + pushKey, `{"stream": "cam", "to": "x/` + pushKey + `"}`,
+		`{"stream": "cam", "to": "` + strings.Repeat("x", 5000) + `"}`} {
+		res := admin.Request("POST", "/api/pushes", bad)
+		if res.Status != http.StatusBadRequest || strings.Contains(res.Body, pushKey) {
+			t.Errorf("%.80q: %d %s, want 400 without the key", bad, res.Status, res.Body)
+		}
+	}
+	if res := admin.Request("POST", "/api/pushes", body); res.Status != http.StatusOK {
+		t.Fatalf("%d %s, want 200", res.Status, res.Body)
+	}
+	f.connected()
+	f.hidesKey()
+	if text := admin.Get("/api/pushes").Body; !strings.Contains(text, `"connected":true`) ||
+		strings.Contains(text, pushKey) {
+		t.Errorf("the list is %s", text)
+	}
+	id := fmt.Sprint("/api/pushes/", f.pushes()[0].ID)
+	if res := admin.Request("DELETE", id, ""); res.Status != http.StatusOK {
+		t.Errorf("%d %s, want 200", res.Status, res.Body)
+	}
+	eventually(t, "no pushes", func() bool { return len(f.pushes()) == 0 })
+	eventually(t, "the end at the other server", func() bool { return to.hub.Stats().Streams == 0 })
+	if res := admin.Request("DELETE", id, ""); res.Status != http.StatusNotFound {
+		t.Errorf("again: %d %s, want 404", res.Status, res.Body)
+	}
+	p.End()
+}
+
 // A server that refuses the stream is asked again, and what it answers is shown without the key.
 func TestPushIsRefused(t *testing.T) {
 	for _, scheme := range []string{"rtmp", "http"} {

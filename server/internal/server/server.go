@@ -31,7 +31,7 @@ type Server struct {
 	blobs    *store.Blobs // nil if no blobs are served
 	records  *recordings  // nil if no streams are recorded
 	node     *clusterNode // nil without a cluster
-	push     *push.Pusher // nil if no streams are sent on
+	push     *push.Pusher
 	started  time.Time
 
 	// gate decides who may use the main listener and the RTMP listeners. Its policy depends on
@@ -120,9 +120,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	streams.Memory = s.budget.Memory
 	s.hub = live.NewHub(streams)
-	if s.push != nil {
-		s.push.Start(s.hub)
-	}
+	s.push.Start(s.hub)
 	s.acceptor = rtmp.New(s.hub)
 	if s.node != nil {
 		s.budget.Memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/millrace-io/millrace/server/internal/conn/limit"
 	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
@@ -53,7 +54,9 @@ type Pusher struct {
 	running sync.WaitGroup
 
 	mu       lock.Mutex
-	pushes   map[*push]struct{}
+	streams  map[string]context.Context // the contexts of the streams that exist, by name
+	pushes   map[uint64]*push           // by number
+	last     uint64                     // the number of the latest push
 	failures int64
 	sent     int64 // bytes of the connections that have ended
 }
@@ -69,7 +72,8 @@ func New(cfg Config) (*Pusher, error) {
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
-	return &Pusher{cfg: cfg, pushes: make(map[*push]struct{})}, nil
+	return &Pusher{cfg: cfg, streams: make(map[string]context.Context),
+		pushes: make(map[uint64]*push)}, nil
 }
 
 // Start sets the Hub that has the streams.
@@ -78,6 +82,16 @@ func (p *Pusher) Start(h *live.Hub) { p.viewers = live.NewAdmission(h) }
 // Push sends a stream to the addresses of all routes that match its name, and to the given URLs, in
 // which words in braces have the same meaning, until ctx ends; see [live.Config].
 func (p *Pusher) Push(ctx context.Context, name string, urls []string) {
+	p.mu.Lock()
+	p.streams[name] = ctx
+	p.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.streams[name] == ctx {
+			delete(p.streams, name)
+		}
+	})
 	for _, r := range p.cfg.Routes {
 		if r.Matches(name) {
 			p.push(ctx, name, r)
@@ -88,31 +102,68 @@ func (p *Pusher) Push(ctx context.Context, name string, urls []string) {
 	}
 }
 
+// Add sends a stream that exists to a URL, until the stream ends. It returns the number of the push.
+// If this node has no publisher of the stream, the error is ErrAbsent. No error contains the URL.
+func (p *Pusher) Add(name, url string) (id uint64, err error) {
+	p.mu.Lock()
+	ctx := p.streams[name]
+	p.mu.Unlock()
+	if ctx == nil {
+		return 0, ErrAbsent
+	}
+	return p.begin(ctx, name, Route{pattern: name, address: url})
+}
+
+// ErrAbsent means that a stream has no publisher at this node.
+var ErrAbsent = errors.New("the stream is not published at this node")
+
+// End ends the push with the given number, and returns its last state. If there is none, ok is
+// false. A push of a route begins again with the next stream of that name.
+func (p *Pusher) End(id uint64) (was Info, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.pushes[id]
+	if one == nil {
+		return Info{}, false
+	}
+	one.stop(errByOperator)
+	return one.info(), true
+}
+
+var errByOperator = errors.New("ended by the operator")
+
 func (p *Pusher) push(ctx context.Context, name string, r Route) {
+	if _, err := p.begin(ctx, name, r); err != nil {
+		p.cfg.Log.Error("a stream cannot be pushed", "stream", name, "reason", err)
+	}
+}
+
+func (p *Pusher) begin(ctx context.Context, name string, r Route) (id uint64, err error) {
 	to, err := r.target(name, p.cfg.Secret)
 	if err != nil {
-		p.cfg.Log.Error("a stream cannot be pushed", "stream", name, "reason", err)
-		return
+		return 0, err
 	}
 	one := &push{pusher: p, name: name, to: to, shown: to.String(),
 		log: p.cfg.Log.With("stream", name, "to", to.String())}
+	ctx, one.stop = context.WithCancelCause(ctx)
 	p.mu.Lock()
-	p.pushes[one] = struct{}{}
+	p.last++
+	one.id = p.last
+	p.pushes[one.id] = one
 	p.mu.Unlock()
 	p.running.Go(func() {
+		defer one.stop(nil)
 		one.run(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.pushes, one)
+		delete(p.pushes, one.id)
 	})
+	return one.id, nil
 }
 
 // Await waits until all connections have ended, or until ctx ends. It is called after the Hub has
 // drained.
 func (p *Pusher) Await(ctx context.Context) {
-	if p == nil {
-		return
-	}
 	ended := make(chan struct{})
 	go func() {
 		p.running.Wait()
@@ -123,6 +174,7 @@ func (p *Pusher) Await(ctx context.Context) {
 
 // Info describes one push, as JSON.
 type Info struct {
+	ID        uint64  `json:"id"`
 	Stream    string  `json:"stream"`
 	To        string  `json:"to"`        // the address without secrets
 	Connected bool    `json:"connected"` // the other server has accepted the stream
@@ -143,7 +195,7 @@ type Stats struct {
 func (p *Pusher) Stats() Stats {
 	p.mu.Lock()
 	st := Stats{Failures: p.failures, Bytes: p.sent}
-	for one := range p.pushes {
+	for _, one := range p.pushes {
 		i := one.info()
 		st.Pushes = append(st.Pushes, i)
 		st.Bytes += i.Bytes
@@ -158,7 +210,9 @@ func (p *Pusher) Stats() Stats {
 // A push sends one stream to one address.
 type push struct {
 	pusher *Pusher
+	id     uint64
 	name   string
+	stop   context.CancelCauseFunc // ends the context of run
 	to     *target
 	shown  string // to without secrets
 	log    *slog.Logger
@@ -217,7 +271,7 @@ func (p *push) setConn(c *connection) {
 
 // info returns the state of p. The caller must hold Pusher.mu.
 func (p *push) info() Info {
-	i := Info{Stream: p.name, To: p.shown, Connected: p.conn != nil, Failures: p.failures,
+	i := Info{ID: p.id, Stream: p.name, To: p.shown, Connected: p.conn != nil, Failures: p.failures,
 		Seconds: time.Since(p.since).Seconds(), Reason: p.reason}
 	if p.conn != nil {
 		i.Bytes = p.conn.viewer.Sent()
@@ -251,6 +305,11 @@ func (p *push) connect(ctx context.Context) error {
 		}
 		return err
 	}
+	defer context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == errByOperator { // otherwise the viewer gets the end of the stream
+			c.viewer.End(fanout.ByOperator)
+		}
+	})()
 	p.setConn(c)
 	p.log.Info("push started")
 	err = <-c.ended
