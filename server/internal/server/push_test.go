@@ -18,10 +18,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
+	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
 const pushKey = "a-secret-key"
@@ -208,6 +210,37 @@ func TestPushByOperator(t *testing.T) {
 	if res := admin.Request("DELETE", id, ""); res.Status != http.StatusNotFound {
 		t.Errorf("again: %d %s, want 404", res.Status, res.Body)
 	}
+	p.End()
+}
+
+// The operator's page lists where a stream is sent, adds a server, and ends the push.
+func TestPushOnTheOperatorsPage(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	to := serveRTMP(t, nil)
+	f, admin := serveAdmin(t, pushTo(t))
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	f.published("cam", 1000)
+	if err := chromedp.Do(ctx, chromedp.Navigate(admin.URL("/"))); err != nil {
+		t.Fatal(err)
+	}
+	const pick = `document.querySelector('#streams .pick')`
+	pagetest.Await(t, ctx, pick+` && (`+pick+`.click(), true)`)
+	pagetest.Await(t, ctx, `document.querySelector('#pushes-section').checkVisibility()`)
+	send := func(url string) {
+		pagetest.Await(t, ctx, `(document.querySelector('#push-to').value = '`+url+`',
+			document.querySelector('#push').requestSubmit(), true)`)
+	}
+	send("nonsense")
+	pagetest.Await(t, ctx, `document.querySelector('#banner').textContent.includes('want a URL')`)
+	send("rtmp://" + to.rtmp + "/live/" + pushKey)
+	const row = `document.querySelector('#pushes tr')`
+	pagetest.Await(t, ctx, row+`?.textContent.includes('connected')`)
+	pagetest.Await(t, ctx, `!document.body.textContent.includes('`+pushKey+`')`)
+	const end = row + `.querySelector('button')`
+	pagetest.Await(t, ctx, `(`+end+`.click(), `+end+`.click(), true)`)
+	pagetest.Await(t, ctx, `!`+row)
+	eventually(t, "no pushes", func() bool { return len(f.pushes()) == 0 })
 	p.End()
 }
 

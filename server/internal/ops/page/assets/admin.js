@@ -8,8 +8,8 @@ const every = 1000; // ms between two questions
 let selected = ''; // the stream whose viewers are shown
 
 // call asks the server, and throws what it says if it refuses.
-async function call(path, method = 'GET') {
-  const answer = await fetch(path, { method, cache: 'no-store' });
+async function call(path, method = 'GET', body = undefined) {
+  const answer = await fetch(path, { method, body, cache: 'no-store' });
   if (!answer.ok) throw new Error((await answer.text()).trim() || answer.statusText);
   return answer.status === 202 ? undefined : answer.json();
 }
@@ -115,17 +115,43 @@ function showViewers(answer) {
   });
 }
 
+function showPushes(pushes) {
+  element('pushes-section').hidden = !pushes;
+  if (!pushes) return;
+  element('pushes-title').textContent = `Where ${selected} is sent on`;
+  keep(element('pushes'), pushes.filter((p) => p.stream === selected), (p) => p.id, (row, p) => {
+    const state = p.connected ? 'connected' : p.reason ? `failed ${p.failures} times: ${p.reason}` : 'connecting';
+    setCells(row, [cell(p.to), cell(state), cell(format.bytes(p.bytes), true), cell(format.duration(p.seconds), true)],
+      () => button('End', `Send no more to ${p.to}`, () => call(`api/pushes/${p.id}`, 'DELETE')));
+  });
+}
+
 async function ask() {
   failure = '';
   try {
     const { streams } = await call('api/streams');
     showStreams(streams);
-    showViewers(streams.some((s) => s.name === selected) ? await call(streamPath(selected)) : undefined);
+    const exists = streams.some((s) => s.name === selected);
+    showViewers(exists ? await call(streamPath(selected)) : undefined);
+    showPushes(exists ? (await call('api/pushes')).pushes : undefined);
   } catch (error) {
     failure = error.message;
   }
   warn();
 }
+
+element('push').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  refusal = '';
+  try {
+    await call('api/pushes', 'POST', JSON.stringify({ stream: selected, to: element('push-to').value.trim() }));
+    element('push-to').value = '';
+    await ask();
+  } catch (error) {
+    refusal = error.message;
+  }
+  warn();
+});
 
 arm(element('drain'), 'End the server', () => call('api/drain', 'POST'));
 await ask();
