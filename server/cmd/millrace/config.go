@@ -192,6 +192,7 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 		name, _, _ := strings.Cut(v, "=")
 		upper := strings.ToUpper(name)
 		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) &&
+			!strings.HasPrefix(name, server.PushVariable) &&
 			!serviceVariable.MatchString(v) {
 			names = append(names, name)
 		}

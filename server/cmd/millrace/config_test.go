@@ -101,6 +101,35 @@ func TestPrintedConfigIsRead(t *testing.T) {
 	}
 }
 
+// --push is read again for a reload, is not printed, and is not in errors, because it may have a key.
+func TestPushIsSecret(t *testing.T) {
+	c := readServeConfig(t, "--push", "live/cam=rtmp://h/app/s3cret", "--push",
+		"live/a-*=rtmp://h/app/{name}")
+	next, err := c.reread()
+	if err != nil || len(next.Push) != 2 || next.Push.String() != c.Push.String() {
+		t.Errorf("read again: %v, %v, want %v", &next.Push, err, &c.Push)
+	}
+	var printed bytes.Buffer
+	if err := c.print(&printed); err != nil || strings.Contains(printed.String(), "s3cret") {
+		t.Errorf("%v, the configuration is printed as\n%s", err, &printed)
+	}
+	bad := "live/cam=rtmp://h/s3cret"
+	errs := []error{execute(t.Context(), io.Discard, io.Discard, "serve", "--push", bad),
+		execute(t.Context(), io.Discard, io.Discard, "serve", "--config", configFile(t, "push: "+bad+"\n"))}
+	t.Setenv("MILLRACE_PUSH", bad)
+	errs = append(errs, execute(t.Context(), io.Discard, io.Discard, "serve"))
+	for i, err := range errs {
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(strings.ToLower(err.Error()), "push") {
+			t.Errorf("%d: %v, want an error without the key", i, err)
+		}
+	}
+	t.Setenv("MILLRACE_PUSH", "")
+	t.Setenv("MILLRACE_PUSH_KEY_YOUTUBE", "x")
+	if names := c.unknownVariables(os.Environ()); slices.Contains(names, "MILLRACE_PUSH_KEY_YOUTUBE") {
+		t.Error("the variable of a key is unknown")
+	}
+}
+
 // Every flag has a variable.
 func TestVariables(t *testing.T) {
 	c := newServeConfig()
@@ -109,6 +138,8 @@ func TestVariables(t *testing.T) {
 		switch {
 		case value == "" && f.Name == "segments":
 			value = "redis"
+		case f.Name == "push":
+			value = "live/cam=rtmp://host/app/{key}"
 		case value == "":
 			value = "x"
 		}

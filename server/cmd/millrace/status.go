@@ -68,6 +68,9 @@ func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if !ok {
 		want = invalid.Unwrap().Error() // the errors of our flag types describe the valid values
 	}
+	if _, secret := invalid.GetFlag().Value.(interface{ HidesValue() }); secret {
+		return fmt.Errorf("%s: %s", name, want)
+	}
 	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 

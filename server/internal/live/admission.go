@@ -114,11 +114,32 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 	return h.cfg.absentError(name)
 }
 
+// CheckPush returns an error if a viewer with WatchRequest.Push would be refused: if the stream does
+// not exist, or if this node is not its owner for certain.
+func (a Admission) CheckPush(name string) error {
+	a.hub.mu.Lock()
+	defer a.hub.mu.Unlock()
+	switch s := a.hub.find(name); {
+	case s == nil:
+		return errAbsent(name)
+	case !a.hub.mayPush(s):
+		return errNotOwner(name)
+	}
+	return nil
+}
+
+// mayPush reports whether this node may send s on to other servers. In a cluster, another node might
+// do so too, unless the cluster has confirmed that this node is the owner. The caller must hold
+// h.mu.
+func (h *Hub) mayPush(s *stream) bool {
+	return h.cfg.Cluster == nil || s.lease != nil && s.lease.Epoch() != 0 && s.lease.Current()
+}
+
 // newViewer adds a viewer to s. The caller must hold Hub.mu, and must later call Viewer.exit.
 func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
 	peer, owned := want.Node != "", s.lease != nil
-	if peer && (!owned || s.lease.Epoch() == 0) || want.Push && a.hub.cfg.Cluster != nil && !owned {
+	if peer && (!owned || s.lease.Epoch() == 0) || want.Push && !a.hub.mayPush(s) {
 		err = errNotOwner(s.name)
 	}
 	if err != nil {

@@ -97,7 +97,7 @@ func (v *Viewer) Begin(batch *millrace.Chain, offset int) {
 		v.rendition.StateTracks(batch, offset)
 	}
 	if v.push && v.Format() == rendition.RTMP {
-		flvstream.MarkMetadata(batch, offset)
+		flvstream.MarkMetadata(batch, offset, v.hub.cfg.MaxTag())
 	}
 }
 

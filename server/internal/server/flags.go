@@ -156,7 +156,7 @@ func (c *Config) Flags() []FlagGroup {
 				Page: "hls.md", Help: "memory for a stream's HLS segments"},
 		}},
 		{"Sending streams on", []Flag{
-			{Name: "push", Value: &c.Push, Page: "push.md",
+			{Name: "push", Value: &c.Push, Secret: true, Page: "push.md",
 				Help: "send a stream on to another server: live/NAME=URL, with rtmp, rtmps, http or https; NAME may be a pattern if the URL has {name}; other words in braces are keys; may be repeated"},
 			{Name: "push-keys", Value: &c.PushKeys, Needs: []string{"push", "hook"}, Page: "push.md#keys",
 				Help: "file with the keys, in lines of WORD=KEY"},

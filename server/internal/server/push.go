@@ -31,12 +31,12 @@ func openPush(cfg *Config, streams *live.Config) (*push.Pusher, error) {
 			if key, ok := keys[word]; ok {
 				return key, true
 			}
-			return os.LookupEnv(pushVariable + strings.ToUpper(word))
+			return os.LookupEnv(PushVariable + strings.ToUpper(word))
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--push: %w: a key WORD is in the file of --push-keys, or in $%sWORD", err,
-			pushVariable)
+			PushVariable)
 	}
 	for _, r := range cfg.Push {
 		if r.HasKey() {
@@ -48,8 +48,8 @@ func openPush(cfg *Config, streams *live.Config) (*push.Pusher, error) {
 	return p, nil
 }
 
-// pushVariable begins the names of environment variables with the keys of pushed streams.
-const pushVariable = "MILLRACE_PUSH_KEY_"
+// PushVariable begins the names of environment variables with the keys of pushed streams.
+const PushVariable = "MILLRACE_PUSH_KEY_"
 
 // loadPushKeys reads a file with a line WORD=KEY for each key. Empty lines and lines that begin
 // with # are ignored. If name is "", the result is nil. An error does not contain a key.

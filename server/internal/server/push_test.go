@@ -15,12 +15,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/push"
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
@@ -112,13 +114,12 @@ func TestPush(t *testing.T) {
 			}
 			film := sampleReel(8)
 			p := f.Publisher("cam")
-			p.Send(film[:len(film)/2].bytes(5))
+			half, most := len(film)/2, len(film)*3/4 // two keyframes are in between
+			p.Send(film[:half].bytes(5))
 			f.connected()
-			eventually(t, "the stream at the other server", func() bool {
-				return other.hub.Stats().Streams == 1
-			})
+			p.Send(bytes.Join(film[half:most], nil))
 			w := other.watch(pushKey)
-			p.Send(bytes.Join(film[len(film)/2:], nil))
+			p.Send(bytes.Join(film[most:], nil))
 			p.End()
 			got, want := mediaTags(t, w.Rest()), film.rest()
 			if len(got) == 0 || len(got) > len(want) {
@@ -178,7 +179,7 @@ func TestPushByHook(t *testing.T) {
 func TestPushByOperator(t *testing.T) {
 	to := serveRTMP(t, nil)
 	f, admin := serveAdmin(t, pushTo(t))
-	body := `{"stream": "cam", "to": "rtmp://` + to.rtmp + `/live/{k}"}`
+	body := `{"stream": "cam", "to": "rtmp://` + to.rtmp + `/live/` + pushKey + `"}`
 	if res := admin.Request("POST", "/api/pushes", body); res.Status != http.StatusNotFound {
 		t.Errorf("without a stream: %d %s, want 404", res.Status, res.Body)
 	}
@@ -201,6 +202,8 @@ func TestPushByOperator(t *testing.T) {
 		strings.Contains(text, pushKey) {
 		t.Errorf("the list is %s", text)
 	}
+	p.Send(bytes.Join(sampleReel(2).rest().later(2000), nil))
+	eventually(t, "the stream at the other server", func() bool { return to.hub.Stats().Streams == 1 })
 	id := fmt.Sprint("/api/pushes/", f.pushes()[0].ID)
 	if res := admin.Request("DELETE", id, ""); res.Status != http.StatusOK {
 		t.Errorf("%d %s, want 200", res.Status, res.Body)
@@ -242,6 +245,75 @@ func TestPushOnTheOperatorsPage(t *testing.T) {
 	pagetest.Await(t, ctx, `!`+row)
 	eventually(t, "no pushes", func() bool { return len(f.pushes()) == 0 })
 	p.End()
+}
+
+// After a connection has ended, the next one begins at a keyframe that the other server has not got
+// yet.
+func TestPushReconnects(t *testing.T) {
+	to := serveRTMP(t, func(c *Config) { c.PublisherReturn = testTimeout })
+	f := serve(t, pushTo(t, "rtmp://"+to.rtmp+"/live/{k}"))
+	film := sampleReel(8)
+	tags := func(i int) reel { return film[i*len(film)/8 : (i+1)*len(film)/8] }
+	part := func(i int) []byte { return bytes.Join(tags(i), nil) }
+	p := f.Publisher("cam")
+	p.Send(append(film[:0].bytes(5), part(0)...))
+	f.connected()
+	p.Send(part(1))
+	w := to.watch(pushKey)
+	var mu sync.Mutex
+	var stream []byte
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var buf [4096]byte
+		for {
+			n, err := w.Res.Body.Read(buf[:])
+			mu.Lock()
+			stream = append(stream, buf[:n]...)
+			mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for i := int64(1); i <= 2; i++ {
+		p.Send(part(int(3*i) - 1))
+		last := tags(int(3*i) - 1)[len(tags(int(3*i)-1))-1]
+		eventually(t, "the frames at the other server", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return bytes.Contains(stream, last[11:len(last)-4])
+		})
+		viewers := live.NewOperator(f.hub)
+		list, _ := viewers.Viewers("cam", 0, 10)
+		if len(list) != 1 {
+			t.Fatalf("viewers %+v, want the push", list)
+		}
+		viewers.EndViewer(list[0].ID)
+		eventually(t, "another connection", func() bool {
+			list := f.pushes()
+			return len(list) == 1 && list[0].Failures == i && list[0].Connected
+		})
+		p.Send(part(int(3 * i)))
+		p.Send(part(int(3*i) + 1))
+	}
+	p.End()
+	eventually(t, "no pushes", func() bool { return len(f.pushes()) == 0 })
+	// The other server continues the clock, so that the times differ.
+	<-ended
+	got, at := mediaTags(t, stream), -1
+	video := got.only(videoTag)
+	sent := film.rest().only(videoTag)
+	for i, tag := range video {
+		next := slices.IndexFunc(sent[at+1:], func(s []byte) bool { return bytes.Equal(s[11:], tag[11:]) })
+		if next < 0 {
+			t.Fatalf("video frame %d of %d comes again, or was not sent", i, len(video))
+		}
+		at += next + 1
+	}
+	if at < len(sent)-1 {
+		t.Errorf("the last frame is %d of %d", at, len(sent))
+	}
 }
 
 // A server that refuses the stream is asked again, and what it answers is shown without the key.
@@ -324,15 +396,13 @@ func TestPushToALateServer(t *testing.T) {
 	eventually(t, "all frames", func() bool { return f.hub.Stats().FramesIn >= int64(len(film)/2) })
 	close(answer)
 	f.connected()
-	eventually(t, "the stream at the other server", func() bool {
-		return to.hub.Stats().Streams == 1
-	})
+	p.Send(bytes.Join(film[len(film)/2:len(film)*3/4], nil))
 	w := to.watch(pushKey)
-	p.Send(bytes.Join(film[len(film)/2:], nil))
+	p.Send(bytes.Join(film[len(film)*3/4:], nil))
 	p.End()
 	got := mediaTags(t, w.Rest())
-	if len(got) == 0 || tagTime(got[0]) < 2000 {
-		t.Errorf("the other server gets %d frames, want them from the newest keyframe", len(got))
+	if len(got) == 0 || tagTime(got[0]) < 4000 {
+		t.Errorf("the other server gets %d frames, want them from the next keyframe", len(got))
 	}
 }
 
@@ -387,6 +457,7 @@ func TestPushInACluster(t *testing.T) {
 		p.Send(film.bytes(5))
 		nodes[1-i].Watcher("/live/cam.flv", 0) // then the other node has the stream, too
 		f.connected()
+		p.Send(bytes.Join(film.rest().later(8000), nil))
 		eventually(t, "the stream at the other server", func() bool {
 			return to.hub.Stats().Streams == 1
 		})
@@ -428,6 +499,8 @@ http { access_log off; server { listen 127.0.0.1:%[4]d; location / { rtmp_stat a
 	film := sampleReel(8)
 	p := f.Publisher("cam")
 	p.Send(film.bytes(5))
+	f.connected()
+	p.Send(bytes.Join(film.rest().later(8000), nil))
 	stat := func() string {
 		res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port+1))
 		if err != nil {
@@ -442,7 +515,6 @@ http { access_log off; server { listen 127.0.0.1:%[4]d; location / { rtmp_stat a
 		text := stat()
 		return strings.Contains(text, "<publishing/>") && strings.Contains(text, "<width>")
 	})
-	f.connected()
 	p.End()
 	eventually(t, "its end at nginx", func() bool { return !strings.Contains(stat(), "<publishing/>") })
 	f.hidesKey()

@@ -6,10 +6,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
@@ -155,5 +159,69 @@ func TestWebSocketWithManyPings(t *testing.T) {
 		}
 	}
 	eventually(t, "no viewers", func() bool { return f.hub.Viewers() == 0 })
+	p.End()
+}
+
+// A deadlineListener records the last write deadline of its last connection.
+type deadlineListener struct {
+	net.Listener
+	last atomic.Pointer[time.Time]
+}
+
+func (l *deadlineListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return deadlineConn{conn, l}, err
+}
+
+type deadlineConn struct {
+	net.Conn
+	of *deadlineListener
+}
+
+func (c deadlineConn) SetWriteDeadline(t time.Time) error {
+	c.of.last.Store(&t)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// The deadline for the handshake does not end the viewer.
+func TestWebSocketHasNoWriteDeadline(t *testing.T) {
+	ln := &deadlineListener{Listener: listen(t)}
+	book := &logBook{}
+	cfg := Defaults()
+	cfg.Log, cfg.PublisherReturn = slog.New(slog.NewTextHandler(book, nil)), 0
+	f := serveOn(t, cfg, book, Listeners{Main: ln})
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	f.published("cam", 1000)
+	w := f.openSocket("/live/cam.flv", "")
+	defer w.Close()
+	if opcode, _ := readFrame(t, w.r); opcode != 2 {
+		t.Fatalf("frame of type %d", opcode)
+	}
+	if last := ln.last.Load(); last == nil || !last.IsZero() {
+		t.Errorf("the write deadline is %v, want none", last)
+	}
+	p.End()
+}
+
+// The hook learns of the end of a viewer whose handshake is refused.
+func TestHookOfRefusedWebSocket(t *testing.T) {
+	var ends atomic.Int64
+	program := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if text, _ := io.ReadAll(r.Body); strings.Contains(string(text), "play_end") {
+			ends.Add(1)
+		}
+	}))
+	defer program.Close()
+	f := serve(t, func(c *Config) { c.Hook, c.CORS = program.URL, "" })
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	f.published("cam", 1000)
+	w := f.openSocket("/live/cam.flv", "Origin: https://other.example\r\n")
+	if w.res.StatusCode != http.StatusForbidden {
+		t.Errorf("%s, want 403", w.res.Status)
+	}
+	_ = w.Close()
+	eventually(t, "the end of the viewer", func() bool { return ends.Load() == 1 })
 	p.End()
 }

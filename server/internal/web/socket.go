@@ -24,7 +24,7 @@ func wantsSocket(r *http.Request) bool {
 // connection, and returns at once. Pages of other sites may watch if Origins.Allow has set the CORS
 // header of the response.
 func (d Handler) serveSocket(viewers live.Admission, v *live.Viewer, w http.ResponseWriter,
-	r *http.Request) {
+	r *http.Request, terms *live.Terms) {
 	var opts websocket.Options
 	if w.Header()["Access-Control-Allow-Origin"] != nil {
 		opts.CheckOrigin = func(*http.Request) bool { return true }
@@ -34,8 +34,11 @@ func (d Handler) serveSocket(viewers live.Admission, v *live.Viewer, w http.Resp
 	socket, err := websocket.Accept(hijacker{w, over}, r, &opts)
 	if err != nil { // Accept has answered
 		v.Decline()
+		terms.End(err.Error(), 0)
 		return
 	}
+	_ = over.Conn.SetWriteDeadline(time.Time{}) // Accept has set one
+	over.since = time.Now()
 	to := v.Connect(fanout.NewConn(over.Conn, true, d.cfg.Unsent))
 	to.SetWebSocket()
 	to.Append(v.Head())
@@ -45,16 +48,11 @@ func (d Handler) serveSocket(viewers live.Admission, v *live.Viewer, w http.Resp
 
 // drainSocket reads and ignores the messages of a viewer until it disconnects. Pings are answered.
 func drainSocket(to *fanout.Viewer, socket *websocket.Conn) {
-	for drained := 0; ; {
+	for {
 		var message millrace.Chain
 		_, err := socket.Next(&message)
-		drained += message.Len()
 		message.Release()
-		if err != nil {
-			return
-		}
-		if drained >= maxInput {
-			to.End(fanout.Failed)
+		if err != nil { // Next has released the socket's memory
 			return
 		}
 	}
@@ -79,10 +77,40 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // frames become replies of the viewer, so that they are not sent within a message.
 type socketConn struct {
 	net.Conn
-	to atomic.Pointer[fanout.Viewer] // nil until the viewer is served
+	to    atomic.Pointer[fanout.Viewer] // nil until the viewer is served
+	since time.Time                     // when that began
+	read  int64                         // bytes that the viewer has sent since
 }
 
-var errPings = errors.New("a viewer sends pings and reads nothing")
+var (
+	errPings = errors.New("a viewer sends pings and reads nothing")
+	errInput = errors.New("a viewer sends too much")
+)
+
+// inputRate is how many bytes a viewer may send each second on average, in addition to maxInput: some
+// pings.
+const inputRate = 1 << 10
+
+func (c *socketConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if to := c.to.Load(); to != nil {
+		c.read += int64(n)
+		if c.read > maxInput+inputRate*int64(time.Since(c.since).Seconds()) {
+			to.End(fanout.Failed)
+			return n, errInput
+		}
+	}
+	return n, err
+}
+
+// SetReadDeadline sets a deadline until the viewer has ended. The deadline at which the connection is
+// closed then must not change.
+func (c *socketConn) SetReadDeadline(t time.Time) error {
+	if to := c.to.Load(); to != nil && to.Reason() != fanout.Connected {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
 
 func (c *socketConn) Write(p []byte) (int, error) {
 	switch to := c.to.Load(); {

@@ -64,7 +64,7 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 		return err
 	}
 	if wantsSocket(r) && want.Node == "" {
-		d.serveSocket(viewers, v, w, r)
+		d.serveSocket(viewers, v, w, r, &want.Terms)
 		return nil
 	}
 	// Hijack frees the goroutine and the buffers of net/http while the viewer is served. Any data

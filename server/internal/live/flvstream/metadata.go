@@ -79,9 +79,9 @@ const setDataFrame = "\x02\x00\x0d@setDataFrame"
 
 // MarkMetadata inserts setDataFrame in each metadata message among the first RTMP messages of a
 // batch, because some servers ignore the metadata of a publisher without it. The first message
-// begins at offset, in bytes from the start of the batch. All messages must be complete, and each
-// must be one chunk with a complete header.
-func MarkMetadata(batch *millrace.Chain, offset int) {
+// begins at offset, in bytes from the start of the batch. All messages must be complete, with complete
+// headers. After a message with more than one chunk, of maxChunk bytes, MarkMetadata changes nothing.
+func MarkMetadata(batch *millrace.Chain, offset, maxChunk int) {
 	const head = 12
 	var done millrace.Chain
 	batch.CutTo(&done, offset)
@@ -92,7 +92,10 @@ func MarkMetadata(batch *millrace.Chain, offset int) {
 		if h[1]&h[2]&h[3] == 0xff { // an extended timestamp follows
 			more = 4
 		}
-		if flv.Type(h[7]) == flv.TypeScript && size <= maxMetadata {
+		if size > maxChunk {
+			break
+		}
+		if flv.Type(h[7]) == flv.TypeScript && size+len(setDataFrame) <= min(maxMetadata, maxChunk) {
 			batch.Discard(head)
 			marked := size + len(setDataFrame)
 			h[4], h[5], h[6] = byte(marked>>16), byte(marked>>8), byte(marked)

@@ -28,7 +28,7 @@ func TestMarkMetadata(t *testing.T) {
 			}
 		}
 		enc.Release()
-		MarkMetadata(&batch, offset)
+		MarkMetadata(&batch, offset, 1<<20)
 		r := millrace.NewReader(bytes.NewReader(batch.Bytes()))
 		dec := rtmp.NewDecoder(r, 1<<20)
 		for i := 0; i < len(want); {

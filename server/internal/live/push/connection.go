@@ -28,10 +28,14 @@ type connection struct {
 }
 
 // admit makes this push a viewer of the stream. The viewer writes to conn, and then owns it.
+//
+// The viewer begins at the next keyframe, not at the newest one as others do: the other server may
+// have got newer frames on an earlier connection, perhaps from another node, and many servers do
+// not accept that timestamps go back.
 func (p *push) admit(ctx context.Context, conn net.Conn, f rendition.Format) (v *live.Viewer,
 	to *fanout.Viewer, err error) {
 	v, err = p.pusher.viewers.Admit(ctx, live.WatchRequest{Name: p.name, Format: f, Push: true,
-		Remote: p.shown})
+		Next: true, Remote: p.shown})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +97,7 @@ func (r replies) Write(p []byte) (int, error) {
 
 // postFLV starts to send the stream in an HTTP request.
 func (p *push) postFLV(ctx context.Context, conn net.Conn) (*connection, error) {
-	v, to, err := p.admit(ctx, conn, rendition.FLV)
+	v, to, err := p.admit(ctx, wholeConn{conn}, rendition.FLV)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +113,17 @@ func (p *push) postFLV(ctx context.Context, conn net.Conn) (*connection, error) 
 
 const (
 	maxResponse = 16 << 10 // limits the bytes that are read of a response
-	maxReason   = 200      // limits the bytes of a response that become part of an error
+	maxText     = 1 << 10  // limits the bytes of its body that become part of an error
 )
+
+// A wholeConn is a connection that is not closed for sending alone, because HTTP servers take that for
+// a client that has gone.
+type wholeConn struct{ net.Conn }
+
+func (c wholeConn) CloseWrite() error { return nil }
+
+// NetConn returns the connection; see package tcpconn.
+func (c wholeConn) NetConn() net.Conn { return c.Conn }
 
 // readResponse reads the response to an HTTP request. The result is nil if the server has received
 // the stream.
@@ -124,10 +137,11 @@ func readResponse(conn net.Conn) error {
 		if res.StatusCode == http.StatusContinue {
 			continue
 		}
-		if res.StatusCode < 300 {
+		if res.StatusCode < 300 { // perhaps before the end of the stream
+			_, _ = io.Copy(io.Discard, conn)
 			return nil
 		}
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxReason))
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxText))
 		return fmt.Errorf("the server answers %s: %s", res.Status, strings.TrimSpace(string(text)))
 	}
 }

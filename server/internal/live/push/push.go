@@ -30,6 +30,7 @@ const (
 	mostPause  = 30 * time.Second
 	// steadyAfter is how long a connection must last so that the next pause is firstPause again.
 	steadyAfter = 30 * time.Second
+	awaitTime   = time.Second
 )
 
 // Config configures a Pusher.
@@ -103,6 +104,7 @@ func (p *Pusher) Push(ctx context.Context, name string, urls []string) {
 }
 
 // Add sends a stream that exists to a URL, until the stream ends. It returns the number of the push.
+// Words in braces are not replaced, so that the caller cannot learn the keys.
 // If this node has no publisher of the stream, the error is ErrAbsent. No error contains the URL.
 func (p *Pusher) Add(name, url string) (id uint64, err error) {
 	p.mu.Lock()
@@ -111,7 +113,8 @@ func (p *Pusher) Add(name, url string) (id uint64, err error) {
 	if ctx == nil {
 		return 0, ErrAbsent
 	}
-	return p.begin(ctx, name, Route{pattern: name, address: url})
+	none := func(string) (string, bool) { return "", false }
+	return p.begin(ctx, name, Route{pattern: name, address: url}, none)
 }
 
 // ErrAbsent means that a stream has no publisher at this node.
@@ -133,13 +136,14 @@ func (p *Pusher) End(id uint64) (was Info, ok bool) {
 var errByOperator = errors.New("ended by the operator")
 
 func (p *Pusher) push(ctx context.Context, name string, r Route) {
-	if _, err := p.begin(ctx, name, r); err != nil {
+	if _, err := p.begin(ctx, name, r, p.cfg.Secret); err != nil {
 		p.cfg.Log.Error("a stream cannot be pushed", "stream", name, "reason", err)
 	}
 }
 
-func (p *Pusher) begin(ctx context.Context, name string, r Route) (id uint64, err error) {
-	to, err := r.target(name, p.cfg.Secret)
+func (p *Pusher) begin(ctx context.Context, name string, r Route,
+	secret func(word string) (string, bool)) (id uint64, err error) {
+	to, err := r.target(name, secret)
 	if err != nil {
 		return 0, err
 	}
@@ -161,14 +165,17 @@ func (p *Pusher) begin(ctx context.Context, name string, r Route) (id uint64, er
 	return one.id, nil
 }
 
-// Await waits until all connections have ended, or until ctx ends. It is called after the Hub has
-// drained.
+// Await waits until all connections have ended, or until ctx ends, but at most for awaitTime, because
+// the streams have been sent, and some servers do not close their connections. It is called after
+// the Hub has drained.
 func (p *Pusher) Await(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		p.running.Wait()
 		close(ended)
 	}()
+	ctx, cancel := context.WithTimeout(ctx, awaitTime)
+	defer cancel()
 	_ = limit.AwaitContext(ctx, ended)
 }
 
@@ -177,7 +184,7 @@ type Info struct {
 	ID        uint64  `json:"id"`
 	Stream    string  `json:"stream"`
 	To        string  `json:"to"`        // the address without secrets
-	Connected bool    `json:"connected"` // the other server has accepted the stream
+	Connected bool    `json:"connected"` // the stream is sent; over RTMP, the server has accepted it
 	Seconds   float64 `json:"seconds"`   // since the last change of Connected
 	Bytes     int64   `json:"bytes"`     // sent on the current connection
 	Failures  int64   `json:"failures"`
@@ -246,6 +253,9 @@ func (p *push) run(ctx context.Context) {
 
 // fail records and logs a failure. A repeated failure is logged with level debug.
 func (p *push) fail(err error, wait time.Duration) {
+	if op, ok := errors.AsType[*net.OpError](err); ok { // its text has the number of our port
+		err = fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
 	reason := p.to.hide(err.Error())
 	p.pusher.mu.Lock()
 	level := slog.LevelWarn
@@ -282,6 +292,9 @@ func (p *push) info() Info {
 // connect connects to the server, and sends the stream until the connection or the stream ends. The
 // error is never nil if the stream has not ended.
 func (p *push) connect(ctx context.Context) error {
+	if err := p.pusher.viewers.CheckPush(p.name); err != nil {
+		return err
+	}
 	setup, cancel := context.WithTimeout(ctx, setupTime)
 	defer cancel()
 	conn, err := p.dial(setup)

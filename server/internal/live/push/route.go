@@ -62,8 +62,12 @@ func (r Route) Matches(name string) bool {
 	return streamname.Match(r.pattern, name)
 }
 
-// HasKey reports whether the URL itself seems to contain a key, in place of a word in braces.
+// HasKey reports whether the URL seems to contain a key itself: the last part of an RTMP address, or a
+// value in the query, without a word in braces.
 func (r Route) HasKey() bool {
+	if len(r.words()) > 0 {
+		return false
+	}
 	u, err := url.Parse(word.ReplaceAllString(r.address, ""))
 	if err != nil {
 		return true
@@ -90,73 +94,125 @@ func (r Route) words() (list []string) {
 type target struct {
 	rtmp    rtmp.Address // if http is nil
 	http    *url.URL
-	secrets []string // parts of the address that must not be shown
+	shown   string   // the address without secrets
+	secrets []string // parts of the address that must not be shown, the longest first
 }
 
-// target returns the address for a stream.
+// keyText matches keys that have the same meaning in all URLs. Other bytes must be escaped.
+var keyText = regexp.MustCompile(`^[A-Za-z0-9._~!$&'()*+,;=:@%?-]+$`)
+
+// target returns the address for a stream. An error does not contain the address.
 func (r Route) target(name string, secret func(word string) (string, bool)) (*target, error) {
 	t := &target{}
-	var missing error
-	text := word.ReplaceAllStringFunc(r.address, func(part string) string {
-		w := part[1 : len(part)-1]
-		if w == nameWord {
-			return name
+	var bad error
+	expand := func(text string, key func(word string) string) string {
+		return word.ReplaceAllStringFunc(text, func(part string) string {
+			if part == "{"+nameWord+"}" {
+				return name
+			}
+			return key(part[1 : len(part)-1])
+		})
+	}
+	text := expand(r.address, func(word string) string {
+		key, ok := secret(word)
+		switch {
+		case !ok:
+			bad = fmt.Errorf("there is no key %q", word)
+		case !keyText.MatchString(key):
+			bad = fmt.Errorf("the key %q is empty, or has a character that must be escaped, as in %%20", word)
 		}
-		key, ok := secret(w)
-		if !ok {
-			missing = fmt.Errorf("there is no key %q", w)
-		}
-		t.secrets = append(t.secrets, key)
+		t.hideAll(key)
 		return key
 	})
-	if missing != nil {
-		return nil, missing
+	if bad != nil {
+		return nil, bad
 	}
+	if err := t.parse(text); err != nil {
+		return nil, err
+	}
+	t.shown = t.show(expand(r.address, func(string) string { return hidden }))
+	slices.SortFunc(t.secrets, func(a, b string) int { return len(b) - len(a) })
+	return t, nil
+}
+
+// parse sets the address of t, and hides the key of the stream and the query.
+func (t *target) parse(text string) error {
 	if strings.HasPrefix(text, "rtmp") {
 		var err error
 		t.rtmp, err = rtmp.ParseAddress(text)
-		t.secrets = append(t.secrets, t.rtmp.Key)
-		return t, err
+		key, query, _ := strings.Cut(t.rtmp.Key, "?")
+		t.hideAll(t.rtmp.Key, key)
+		t.hideQuery(query)
+		return err
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errors.New("this is not a URL") // the error of Parse has the text
+		return errors.New("this is not a URL") // the error of Parse has the text
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("want a URL with rtmp, rtmps, http or https")
+		return errors.New("want a URL with rtmp, rtmps, http or https")
 	case u.Hostname() == "":
-		return nil, errors.New("the URL has no host")
+		return errors.New("the URL has no host")
 	case u.User != nil:
-		return nil, errors.New("a user and a password in the URL are not supported")
+		return errors.New("a user and a password in the URL are not supported")
+	case u.Fragment != "":
+		return errors.New("the URL has a #, which must be escaped as %23")
 	}
 	t.http = u
-	if u.RawQuery != "" {
-		t.secrets = append(t.secrets, u.RawQuery)
-		for _, values := range u.Query() {
-			t.secrets = append(t.secrets, values...)
-		}
-	}
-	return t, nil
+	t.hideAll(path.Base(u.EscapedPath()))
+	t.hideQuery(u.RawQuery)
+	return nil
 }
 
-// String returns the address without secrets.
-func (t *target) String() string {
-	if t.http == nil {
-		return t.rtmp.String()
-	}
-	shown := url.URL{Scheme: t.http.Scheme, Host: t.http.Host, Path: t.http.Path}
-	return t.hide(shown.String())
-}
+// hidden stands for a secret.
+const hidden = "…"
 
-// hide replaces the secrets in a text, which may come from the other server.
-func (t *target) hide(text string) string {
-	for _, s := range t.secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "…")
-		}
+// show returns text, an address with hidden in place of its keys, without its last part and query.
+func (t *target) show(text string) string {
+	text, _, _ = strings.Cut(text, "?")
+	if slash := strings.LastIndexByte(text, '/'); slash > strings.Index(text, "://")+2 {
+		text = text[:slash+1] + hidden
 	}
 	return text
 }
+
+func (t *target) hideQuery(query string) {
+	t.hideAll(query)
+	values, _ := url.ParseQuery(query)
+	for _, list := range values {
+		t.hideAll(list...)
+	}
+}
+
+// hideAll adds secrets in the forms in which a server or an error may repeat them.
+func (t *target) hideAll(list ...string) {
+	for _, s := range list {
+		plain, err := url.QueryUnescape(s)
+		if err != nil {
+			plain = s
+		}
+		path, _ := url.PathUnescape(s)
+		for _, form := range []string{s, plain, path, url.QueryEscape(plain), url.PathEscape(plain)} {
+			if form != "" && !slices.Contains(t.secrets, form) {
+				t.secrets = append(t.secrets, form)
+			}
+		}
+	}
+}
+
+// maxReason limits the text that hide returns, in bytes.
+const maxReason = 300
+
+// hide replaces the secrets in a text, which may come from the other server, and shortens it.
+func (t *target) hide(text string) string {
+	for _, s := range t.secrets {
+		text = strings.ReplaceAll(text, s, hidden)
+	}
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+}
+
+// String returns the address without secrets.
+func (t *target) String() string { return t.shown }
 
 // host returns the host and the port of the server, and whether it uses TLS.
 func (t *target) host() (address string, tls bool) {
@@ -187,14 +243,17 @@ func (r *Routes) Set(text string) error {
 	return nil
 }
 
-// String returns the names of the streams, without the addresses, which may contain keys.
+// String returns the routes, as Set accepts them. They may contain keys.
 func (r *Routes) String() string {
 	var list []string
 	for _, route := range *r {
-		list = append(list, strings.TrimPrefix(streamname.Path, "/")+route.pattern)
+		list = append(list, strings.TrimPrefix(streamname.Path, "/")+route.pattern+"="+route.address)
 	}
 	return strings.Join(list, " ")
 }
+
+// HidesValue marks a flag whose errors must not contain its value.
+func (r *Routes) HidesValue() {}
 
 // Type describes the values for the help text.
 func (r *Routes) Type() string { return "live/NAME=URL" }

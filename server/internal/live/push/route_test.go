@@ -16,14 +16,14 @@ func TestRoutes(t *testing.T) {
 		host, shown string // "": the route does not match
 		key         string // of the RTMP address
 	}{
-		{"live/cam=rtmp://h/app/{key}", "cam", "h:1935", "rtmp://h:1935/app/…", "s3cr3t"},
+		{"live/cam=rtmp://h/app/{key}", "cam", "h:1935", "rtmp://h/app/…", "s3cr3t"},
 		{"/live/cam=rtmps://h:1/app/{key}?x={other}", "cam", "h:1", "rtmps://h:1/app/…",
 			"s3cr3t?x=0th3r"},
 		{"live/cam=rtmp://h/app/{key}", "other", "", "", ""},
-		{"live/a/*=rtmp://h/app/{name}", "a/b/c", "h:1935", "rtmp://h:1935/app/a/b/…", "c"},
-		{"live/cam-*=rtmp://h/{name}/{key}", "cam-1", "h:1935", "rtmp://h:1935/cam-1/…", "s3cr3t"},
+		{"live/a/*=rtmp://h/app/{name}", "a/b/c", "h:1935", "rtmp://h/app/a/b/…", "c"},
+		{"live/cam-*=rtmp://h/{name}/{key}", "cam-1", "h:1935", "rtmp://h/cam-1/…", "s3cr3t"},
 		{"live/cam=https://h/live/{key}", "cam", "h:https", "https://h/live/…", ""},
-		{"live/cam=http://h:8/live/x?token={key}", "cam", "h:8", "http://h:8/live/x", ""},
+		{"live/cam=http://h:8/live/x?token={key}", "cam", "h:8", "http://h:8/live/…", ""},
 	} {
 		r, err := ParseRoute(tt.text)
 		if err != nil {
@@ -50,6 +50,42 @@ func TestRoutes(t *testing.T) {
 		text := "refused: " + tt.text + " s3cr3t 0th3r"
 		if got := to.hide(text); strings.Contains(tt.text, "{key}") && strings.Contains(got, "s3cr3t") {
 			t.Errorf("%q is shown as %q", text, got)
+		}
+	}
+}
+
+// Keys are hidden in all forms, wherever they are in the address, and in what a server answers.
+func TestHiddenKeys(t *testing.T) {
+	for _, tt := range []struct{ address, key, shown, answer string }{
+		{"rtmp://h/{k}/live", "KEY", "rtmp://h/…/…", "no app KEY"},
+		{"rtmp://{k}.h/app/x", "KEY", "rtmp://….h/app/…", "no host KEY.h"},
+		{"rtmp://h/app/cam?token=KEY", "", "rtmp://h/app/…", "bad token KEY"},
+		{"http://h/live/{k}", "KEY%2Bx%3D", "http://h/live/…", "no KEY+x= nor KEY%2Bx%3D"},
+		{"http://h/ingest/KEY", "", "http://h/ingest/…", "not allowed: /ingest/KEY"},
+		{"https://h/live/cam?a=KEY%20x", "", "https://h/live/…", "bad KEY x, KEY+x or KEY%20x"},
+		{"rtmp://h/{k}/{l}", "KEY", "rtmp://h/…/…", strings.Repeat("x", 290) + "KEY-and-more"},
+	} {
+		r := Route{pattern: "cam", address: tt.address}
+		to, err := r.target("cam", func(word string) (string, bool) {
+			if word == "l" {
+				return "KEY-and-more", true
+			}
+			return tt.key, true
+		})
+		if err != nil {
+			t.Errorf("%s: %v", tt.address, err)
+			continue
+		}
+		if got := to.hide(tt.answer); to.String() != tt.shown || strings.Contains(got, "KEY") ||
+			strings.Contains(got, "and-more") || len(got) > maxReason {
+			t.Errorf("%s is shown as %v, and an answer as %q", tt.address, to, got)
+		}
+	}
+	for _, key := range []string{"", "a#b", "a/b", "a b", "a^b", "a|b", "a\nb", "ä"} {
+		r := Route{pattern: "cam", address: "rtmp://h/app/{k}"}
+		_, err := r.target("cam", func(string) (string, bool) { return key, true })
+		if err == nil || key != "" && strings.Contains(err.Error(), key) {
+			t.Errorf("key %q: %v, want an error without it", key, err)
 		}
 	}
 }
