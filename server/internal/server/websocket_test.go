@@ -225,3 +225,29 @@ func TestHookOfRefusedWebSocket(t *testing.T) {
 	eventually(t, "the end of the viewer", func() bool { return ends.Load() == 1 })
 	p.End()
 }
+
+// A client that closes the WebSocket gets a close frame, and nothing after it.
+func TestWebSocketIsClosedByTheClient(t *testing.T) {
+	f := serve(t, nil)
+	film := sampleReel(8)
+	p := f.Publisher("cam")
+	p.Send(film.bytes(5))
+	w := f.openSocket("/live/cam.flv", "")
+	if opcode, _ := readFrame(t, w.r); opcode != 2 {
+		t.Errorf("frame of type %d", opcode)
+	}
+	_, _ = w.Write(masked(8, "\x03\xe8"))
+	for opcode := byte(2); opcode != 8; {
+		var payload []byte
+		if opcode, payload = readFrame(t, w.r); opcode == 8 && string(payload) != "\x03\xe8" {
+			t.Errorf("close frame with % x, want code 1000", payload)
+		}
+	}
+	p.Send(bytes.Join(film.rest().later(8000), nil))
+	if rest, err := io.ReadAll(w.r); len(rest) > 0 {
+		t.Errorf("%d bytes after the close frame, %v", len(rest), err)
+	}
+	_ = w.Close()
+	eventually(t, "no viewers", func() bool { return f.hub.Viewers() == 0 })
+	p.End()
+}

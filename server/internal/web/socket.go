@@ -118,9 +118,18 @@ func (c *socketConn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	case !to.Reply(p):
 		return 0, errPings
+	case len(p) > 0 && p[0] == closeFrame:
+		to.SetPaused(true) // nothing may follow
 	}
 	return len(p), nil
 }
+
+// closeFrame is the first byte of a close frame.
+const closeFrame = 0x88
+
+// CloseWrite does nothing. The WebSocket calls it after a close frame, and then waits for a while for
+// the client to close the connection. In this time, the frame is sent.
+func (c *socketConn) CloseWrite() error { return nil }
 
 // SetWriteDeadline sets a deadline only until the viewer is served.
 func (c *socketConn) SetWriteDeadline(t time.Time) error {
