@@ -138,6 +138,21 @@ func TestBalancers(t *testing.T) {
 			w.NextTag()
 
 			req, _ := http.NewRequestWithContext(context.Background(), "GET",
+				"http://example.org/live/film.flv?token=secret", nil)
+			for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",
+				"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="} {
+				req.Header.Set(name, value)
+			}
+			res, err := b.Client.Do(req)
+			if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("WebSocket: %v, %v, want status 101", res, err)
+			}
+			if opcode, _ := readFrame(t, res.Body); opcode != 2 {
+				t.Errorf("WebSocket: frame of type %d, want 2", opcode)
+			}
+			_ = res.Body.Close()
+
+			req, _ = http.NewRequestWithContext(context.Background(), "GET",
 				"http://example.org/api/streams?token=secret", nil)
 			req.Header.Set("Millrace-Cluster", "token") // which the server would refuse
 			if res := livetest.Do(b.Client, req); res.Status != 200 {
