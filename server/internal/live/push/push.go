@@ -62,10 +62,13 @@ type Pusher struct {
 	sent     int64 // bytes of the connections that have ended
 }
 
-// New returns a Pusher. An error means that a secret is missing, or that it makes an address
-// invalid. The caller must call Start before the Hub has a stream.
+// New returns a Pusher. An error means that a secret is missing, that it makes an address invalid, or
+// that two routes are equal. The caller must call Start before the Hub has a stream.
 func New(cfg Config) (*Pusher, error) {
-	for _, r := range cfg.Routes {
+	for i, r := range cfg.Routes {
+		if slices.Contains(cfg.Routes[:i], r) { // the two would replace each other without end
+			return nil, fmt.Errorf("two routes of %q are equal", r.pattern)
+		}
 		if _, err := r.target("name", cfg.Secret); err != nil {
 			return nil, fmt.Errorf("the route of %q: %w", r.pattern, err)
 		}

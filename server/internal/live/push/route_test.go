@@ -110,6 +110,16 @@ func TestBadRoutes(t *testing.T) {
 	}
 }
 
+func TestEqualRoutes(t *testing.T) {
+	var routes Routes
+	if err := routes.Set("live/cam=rtmp://h/app/{key} live/cam=rtmp://h/app/{key}"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{Routes: routes, Secret: secret}); err == nil {
+		t.Error("two equal routes are accepted")
+	}
+}
+
 func TestHasKey(t *testing.T) {
 	for text, want := range map[string]bool{
 		"live/cam=rtmp://h/app/{key}":              false,
