@@ -152,6 +152,10 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	next := want.Next
 	if peer || want.Push {
 		v.node, v.push, v.lease = want.Node, want.Push, s.lease
+		if s.unconfirmed && s.lease != nil && s.lease.Epoch() != 0 {
+			s.unconfirmed = false
+			s.forms.ForgetStart()
+		}
 		next = next || !s.forms.HasStart() // the kept frames are from an earlier owner
 	} else if err := s.join(a.hub.cfg.MaxStreamViewers); err != nil {
 		return nil, err

@@ -166,6 +166,7 @@ func (h registrar) grant(s *stream, c *claim) {
 	s.epoch = max(s.epoch, c.epoch)
 	if s.lease != c.lease {
 		s.lease = c.lease
+		s.unconfirmed = c.lease != nil && c.lease.Epoch() == 0
 		if s.forms != nil {
 			s.forms.ForgetStart()
 		}

@@ -72,6 +72,9 @@ type pause struct {
 type ownership struct {
 	lease Lease  // nil if this node is not the owner, or has no cluster
 	epoch uint64 // the highest epoch of earlier leases, and of pulls
+	// The lease had no epoch when s got it, and no viewer with a lease has come since it has one. In
+	// the meantime, another node may have been the owner, with later frames.
+	unconfirmed bool
 	// The viewers with a lease. The values are the addresses of nodes that read the stream, or "" for
 	// servers to which this node sends the stream.
 	peers      map[*fanout.Viewer]string

@@ -57,7 +57,7 @@ type player struct {
 // received describes a playlist that a player has received.
 type received struct {
 	at    time.Time
-	owner ownership // of the stream, when the player received it
+	owner ownership // of the stream, when the player asked
 }
 
 // run plays until ctx ends. After an error that a player does not survive, it starts again.
@@ -107,7 +107,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 			rules, last.any, w = hlscheck.New(), false, nil
 		}
 		last.got = time.Now()
-		p.last = received{last.got, p.world.check.ownership(p.stream)}
+		p.last = received{last.got, owner}
 		last.epoch, last.ends = epoch, ends
 		if before != string(text) {
 			last.changed = time.Now()
