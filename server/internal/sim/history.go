@@ -287,6 +287,7 @@ func (w *world) watchOver(ctx context.Context) {
 		return !w.disturbed(node, time.Now().Add(-d))
 	}
 	for ; ctx.Err() == nil; wait(ctx, 500*time.Millisecond) {
+		w.judgeLeases()
 		for _, v := range w.viewers {
 			owner, since := w.check.publishing(v.stream)
 			settle := recovery
@@ -301,6 +302,25 @@ func (w *world) watchOver(ctx context.Context) {
 				w.check.fail("%s: %s of %s is not served at %s, the newest frame is %v old", v.name,
 					v.stream, owner, v.node, late)
 			}
+		}
+	}
+}
+
+// judgeLeases checks that a node renews each lease that it has according to Redis, every third of a
+// lease, or gives up the stream.
+func (w *world) judgeLeases() {
+	const renewal = 2 * lease / 3 // the second attempt, if the first one began during a failure
+	now := time.Now()
+	if w.disturbed("redis", now.Add(-renewal)) {
+		return
+	}
+	for stream, l := range w.redis.Leases() {
+		i := slices.IndexFunc(w.names, func(name string) bool { return addressOf(name) == l.node })
+		// A renewal of a process that has died may reach a slow Redis up to claimTime later.
+		if l.left > 0 && l.left < lease-renewal &&
+			!w.disturbed(w.names[i], now.Add(-lease-claimTime)) {
+			w.check.fail("%s does not renew its lease of %s, of which %v are left", w.names[i],
+				stream, l.left)
 		}
 	}
 }

@@ -32,6 +32,7 @@ type Redis struct {
 	conns   []*redisConn      // in the order of their arrival
 	delay   time.Duration     // before each reply
 	lossy   bool              // a third of the messages to subscribers is lost
+	renewed map[string]bool   // keys of owners that have renewed their lease
 
 	// Observe is called for each change of an owner, while mu is held. It may be nil.
 	Observe func(OwnerChange)
@@ -66,7 +67,7 @@ const undoFor = 5 * time.Second
 // NewRedis returns a Redis that serves at RedisAddress until the host is killed.
 func NewRedis(n *Network, random *rand.Rand) *Redis {
 	r := &Redis{host: n.Host("redis"), random: random, keys: make(map[string]value),
-		scripts: make(map[string]script)}
+		scripts: make(map[string]script), renewed: make(map[string]bool)}
 	r.Start()
 	return r
 }
@@ -121,6 +122,27 @@ func (r *Redis) FailOver(lost, skew time.Duration) (back time.Duration) {
 	}
 	back, r.skew = r.skew-skew, skew
 	return back
+}
+
+// A leaseRecord is the record of a stream's owner.
+type leaseRecord struct {
+	node string        // the address
+	left time.Duration // until the lease expires
+}
+
+// Leases returns the records of the owners that have renewed their lease, by key. Other owners may
+// not know that they are, because the reply to their claim was lost.
+func (r *Redis) Leases() map[string]leaseRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := make(map[string]leaseRecord)
+	for key, v := range r.keys {
+		if node := v.hash["node"]; node != "" && r.renewed[key] {
+			m[key] = leaseRecord{node, time.Duration(number(v.hash["until"])-r.now().UnixMilli()) *
+				time.Millisecond}
+		}
+	}
+	return m
 }
 
 // SetDelay makes each reply late by a time.

@@ -79,6 +79,7 @@ func (r *Redis) claim(key string, argv []string) string {
 		strconv.FormatInt(ms+number(argv[4]), 10), "heard", strconv.FormatInt(ms, 10), "away", "0",
 		"claim", argv[8])
 	r.expire(key, milliseconds(argv[4])+milliseconds(argv[5]))
+	r.renewed[key] = false
 	r.publish(argv[6], node+" "+text+" "+argv[7])
 	r.observe(OwnerChange{Stream: argv[7], Node: node, Epoch: uint64(epoch)})
 	return array(text)
@@ -105,6 +106,7 @@ func (r *Redis) renew(key string, argv []string) string {
 		}
 		return integer(1)
 	}
+	r.renewed[key] = true
 	ms := r.now().UnixMilli()
 	r.setFields(key, "epoch", argv[1], "node", node,
 		"until", strconv.FormatInt(ms+number(argv[4]), 10),
