@@ -79,10 +79,10 @@ type Config struct {
 	// not block.
 	Record func(name string) Recorder
 
-	// Push sends a stream on to other servers until ctx ends: to those of its own routes, and to the
-	// URLs in to, which come from the publisher's Terms. It is called when the stream gets its first
-	// publisher at this node. ctx ends when the stream ends, when another node becomes its owner,
-	// and when the Hub closes. Push must not block, and may be nil.
+	// Push sends the named stream on to other servers until ctx ends. The URLs in to come from the
+	// publisher's Terms; the program may have others. The Hub calls Push when the stream gets its
+	// first publisher at this node. ctx ends when the stream ends, when another node becomes its
+	// owner, and when the Hub closes. Push must not block, and may be nil.
 	Push func(ctx context.Context, name string, to []string)
 
 	LagBytes  int64

@@ -78,9 +78,9 @@ func (c scrape) pushes(st push.Stats) {
 			connected++
 		}
 	}
-	c.gauge("pushes", "Streams that are to be sent on to other servers, by server.",
+	c.gauge("pushes", "Pushes, one for each stream and server to which it is sent on.",
 		int64(len(st.Pushes)))
-	c.gauge("pushes_connected", "Those that are sent at present.", connected)
+	c.gauge("pushes_connected", "Pushes that are connected.", connected)
 	c.counter("push_failures_total",
 		"Connections to other servers that failed, or ended before their stream.", st.Failures)
 	c.counter("push_bytes_total", "Bytes sent to other servers; also counted in bytes_out_total.",

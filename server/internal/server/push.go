@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/push"
 )
 
-// openPush returns a Pusher for the routes of cfg, those in the answers of the hook, and those that
-// the operator adds. It sets streams.Push.
+// openPush returns a Pusher with the routes of cfg, and sets streams.Push. The Pusher also sends
+// streams to the URLs that the hook or the operator names.
 func openPush(cfg *Config, streams *live.Config) (*push.Pusher, error) {
 	trust, err := loadCA(cfg.PushCA)
 	if err != nil {

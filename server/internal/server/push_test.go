@@ -154,7 +154,7 @@ func (f *rtmpFixture) watch(name string) *livetest.Watcher {
 	return w
 }
 
-// The hook says where to a publisher's stream is sent.
+// A stream is sent to the URLs in the hook's answer to its publisher.
 func TestPushByHook(t *testing.T) {
 	to := serveRTMP(t, nil)
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -316,7 +316,8 @@ func TestPushReconnects(t *testing.T) {
 	}
 }
 
-// A server that refuses the stream is asked again, and what it answers is shown without the key.
+// A push tries again after the other server has refused it. The server's answer is shown without the
+// key.
 func TestPushIsRefused(t *testing.T) {
 	for _, scheme := range []string{"rtmp", "http"} {
 		t.Run(scheme, func(t *testing.T) {

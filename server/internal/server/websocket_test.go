@@ -204,7 +204,7 @@ func TestWebSocketHasNoWriteDeadline(t *testing.T) {
 	p.End()
 }
 
-// The hook learns of the end of a viewer whose handshake is refused.
+// If the handshake of a viewer is refused, the hook gets a play_end event.
 func TestHookOfRefusedWebSocket(t *testing.T) {
 	var ends atomic.Int64
 	program := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -35,7 +35,7 @@ type connection struct {
 func (p *push) admit(ctx context.Context, conn net.Conn, f rendition.Format) (v *live.Viewer,
 	to *fanout.Viewer, err error) {
 	v, err = p.pusher.viewers.Admit(ctx, live.WatchRequest{Name: p.name, Format: f, Push: true,
-		Next: true, Remote: p.shown})
+		Next: true, Remote: p.to.String()})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -150,7 +150,7 @@ func (p *Pusher) begin(ctx context.Context, name string, r Route,
 	if err != nil {
 		return 0, err
 	}
-	one := &push{pusher: p, name: name, to: to, shown: to.String(),
+	one := &push{pusher: p, name: name, to: to,
 		log: p.cfg.Log.With("stream", name, "to", to.String())}
 	ctx, one.stop = context.WithCancelCause(ctx)
 	p.mu.Lock()
@@ -224,7 +224,6 @@ type push struct {
 	name   string
 	stop   context.CancelCauseFunc // ends the context of run
 	to     *target
-	shown  string // to without secrets
 	log    *slog.Logger
 
 	// Guarded by Pusher.mu.
@@ -284,7 +283,7 @@ func (p *push) setConn(c *connection) {
 
 // info returns the state of p. The caller must hold Pusher.mu.
 func (p *push) info() Info {
-	i := Info{ID: p.id, Stream: p.name, To: p.shown, Connected: p.conn != nil, Failures: p.failures,
+	i := Info{ID: p.id, Stream: p.name, To: p.to.String(), Connected: p.conn != nil, Failures: p.failures,
 		Seconds: time.Since(p.since).Seconds(), Reason: p.reason}
 	if p.conn != nil {
 		i.Bytes = p.conn.viewer.Sent()

@@ -252,7 +252,7 @@ func (r *Routes) String() string {
 	return strings.Join(list, " ")
 }
 
-// HidesValue marks a flag whose errors must not contain its value.
+// HidesValue tells the command line that an error message must not contain the value of the flag.
 func (r *Routes) HidesValue() {}
 
 // Type describes the values for the help text.
