@@ -71,6 +71,9 @@ func (c *Check) sessionEnded(s *session) {
 // session began. It is refused only because of another one that has sent something a short time
 // ago. With --takeover never, the other publisher may also be silent.
 //
+// A publisher that leaves while it waits for live.LeastStay still takes the stream: its connection is
+// not read in that time.
+//
 // A claim may reach Redis late, up to claimTime, if its node has lost Redis, or has ended.
 func (c *Check) dismissed(s *session, reason string,
 	disturbed func(address string, d time.Duration) bool) {
@@ -91,12 +94,13 @@ func (c *Check) dismissed(s *session, reason string,
 		return
 	}
 	since := s.began.Add(-500 * time.Millisecond)
+	left := since.Add(-live.LeastStay)
 	if refused {
 		since = s.began.Add(-claimTime)
 	}
 	for _, o := range c.sessions {
 		connected := o.ended.IsZero()
-		if o != s && o.stream == s.stream && (o.last.After(since) ||
+		if o != s && o.stream == s.stream && (o.last.After(since) || o.ended.After(left) ||
 			connected && time.Since(o.last) < live.StalledAfter+time.Second ||
 			c.silentOwners && (connected || refused && o.ended.After(since))) {
 			return
