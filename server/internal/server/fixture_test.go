@@ -62,7 +62,9 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	// The server ends after the viewers and publishers that later cleanups stop. t.Context would
+	// end before all cleanups.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, l) }()
 	stop := sync.OnceFunc(func() {

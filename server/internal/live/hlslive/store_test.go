@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"slices"
@@ -95,6 +96,7 @@ type testStore struct {
 	mu     sync.Mutex
 	saved  []string
 	epochs []uint64
+	fails  error // result of LoadState
 }
 
 func (s *testStore) Save(_ string, o hls.Object, body *millrace.Chain) {
@@ -110,7 +112,7 @@ func (s *testStore) SaveState(_ string, epoch uint64, _ []byte) {
 	s.epochs = append(s.epochs, epoch)
 }
 
-func (s *testStore) LoadState(context.Context, string) ([]byte, error) { return nil, nil }
+func (s *testStore) LoadState(context.Context, string) ([]byte, error) { return nil, s.fails }
 
 func (s *testStore) last() uint64 {
 	s.mu.Lock()
@@ -147,6 +149,23 @@ func TestStateOfAnOwner(t *testing.T) {
 		if got := store.last(); got != 12 {
 			t.Errorf("the last state is stored with epoch %d, want 12", got)
 		}
+	})
+}
+
+// If the stored state cannot be loaded, players that have the earlier playlist are told of a
+// discontinuity.
+func TestStateThatCannotBeLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWindowTest(t, &testStore{fails: errors.New("the store does not answer")}, nil)
+		for range 4 {
+			w.send(video)
+		}
+		synctest.Wait()
+		const first = 1 + unknownDiscontinuities
+		if got := w.NextStart().Discontinuity; got < 2 || got > first {
+			t.Errorf("the next playlist has discontinuity %d, want 2 to %d", got, first)
+		}
+		w.close()
 	})
 }
 

@@ -276,6 +276,10 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
+// unknownDiscontinuities limits the discontinuity sequence number of a playlist that follows one
+// with an unknown number. It is small because hls.js does not play if the number is large.
+const unknownDiscontinuities = 100
+
 // resume makes the hls.Window for the media playlist file, from the stored state if there is one,
 // and otherwise from cfg. It also returns the hls.Window's configuration, and the date of the first
 // fragment.
@@ -297,6 +301,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 	}
 	if err != nil {
 		w.log.Warn("HLS does not continue the playlist that players may have", "reason", err)
+		// Players of that playlist see a discontinuity, unless they have the same number by chance.
+		cfg.FirstDiscontinuity += 1 + cfg.FirstMSN%unknownDiscontinuities
 	}
 	window, err = hls.NewWindow(cfg)
 	return window, cfg, localDate, err
