@@ -127,6 +127,21 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestPush sends two streams on, to a server that reads and to one that does not.
+func TestPush(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs servers")
+	}
+	var out strings.Builder
+	args := []string{"-rounds", "1", "-seconds", "2", "-case", "2x2"}
+	if err := Push.Main(t.Context(), args, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n| "); n != 6 {
+		t.Errorf("%d lines, want a head and five rows:\n%s", n, &out)
+	}
+}
+
 // A late stream disconnects its first viewers. The next ones get its tags.
 type late struct {
 	absent int

@@ -277,8 +277,8 @@ func (f *follower) mayRepeat() {
 	f.end, f.last, f.first, f.count = [load.Video + 1]int64{}, [load.Video + 1]uint64{}, f.any, 0
 }
 
-// tolerated are rules of HLS that depend on the machine's speed or on the random bit rate, or that a
-// failure breaks at once. The report counts them, but they are no faults.
+// tolerated are rules of HLS that depend on the machine's speed or on the random bit rate, or that
+// a failure breaks at once. The report counts them, but they are no faults.
 var tolerated = []string{"object-missing", "hint-unavailable", "hint-broken", "part-late",
 	"reload-early", "server-change", "part-withdrawn", "part-removed-early", "segment-withdrawn",
 	"window-short", "date-drift", "hint-cut", "bandwidth-low", "part-short", "parts-old", "gzip",

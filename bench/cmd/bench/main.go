@@ -37,7 +37,8 @@ import (
 var programs = []*measure.Program{
 	reader.Program, writer.Program, kept.Program, upload.Program, pool.Program, idle.Program,
 	small.Program, arena.Program, sv2.Program, websocket.Program, chunk.Program, files.Program,
-	redis.Program, relay.Program, relay.Law, relay.Start, hls.Program, cluster.Program, record.Program,
+	redis.Program, relay.Program, relay.Law, relay.Start, relay.Push, hls.Program, cluster.Program,
+	record.Program,
 }
 
 func main() {

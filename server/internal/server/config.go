@@ -102,6 +102,8 @@ type Config struct {
 	Push     push.Routes // where streams are sent on
 	PushKeys string      // file with the keys in the URLs of Push
 	PushCA   string      // PEM file with more certificate authorities for Push
+	// PushRetries is how often in a row a push tries again. Then it gives up; 0: never.
+	PushRetries int
 
 	Record        string        // directory for recordings of streams; empty: no recordings
 	RecordStreams string        // path.Match pattern of the streams; * and ? also match a slash

@@ -160,6 +160,8 @@ func (c *Config) Flags() []FlagGroup {
 				Help: "send a stream on to another server: live/NAME=URL, with rtmp, rtmps, http or https; NAME may be a pattern if the URL has {name}; other words in braces are keys; may be repeated"},
 			{Name: "push-keys", Value: &c.PushKeys, Needs: []string{"push", "hook"}, Page: "push.md#keys",
 				Help: "file with the keys, in lines of WORD=KEY"},
+			{Name: "push-retries", Value: &c.PushRetries, Needs: []string{"push", "hook"},
+				Help: "retries in a row after which a push gives up, until the stream begins again; 0: never"},
 			{Name: "push-ca", Value: &c.PushCA, Needs: []string{"push", "hook"},
 				Help: "PEM file with authorities to trust in addition to the system's"},
 		}},

@@ -25,6 +25,7 @@ func openPush(cfg *Config, streams *live.Config) (*push.Pusher, error) {
 	}
 	p, err := push.New(push.Config{
 		Routes: cfg.Push, TLS: trust, Dial: cfg.Dial, Log: cfg.Log, Unsent: cfg.Unsent,
+		Retries:   cfg.PushRetries,
 		ChunkSize: min(cfg.MaxTag(), rtmp.MaxAnnounced),
 		Program:   strings.TrimSuffix("millrace/"+cfg.Version, "/"),
 		Secret: func(word string) (string, bool) {

@@ -316,8 +316,8 @@ func TestPushReconnects(t *testing.T) {
 	}
 }
 
-// A push tries again after the other server has refused it. The server's answer is shown without the
-// key.
+// A push tries again after the other server has refused it. The server's answer is shown without
+// the key.
 func TestPushIsRefused(t *testing.T) {
 	for _, scheme := range []string{"rtmp", "http"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -337,6 +337,24 @@ func TestPushIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With a limit of one retry, a push gives up after its second failure.
+func TestPushGivesUp(t *testing.T) {
+	to := serve(t, func(c *Config) { c.PublishToken = "x" })
+	route := pushTo(t, to.URL("/live/cam"))
+	f := serve(t, func(c *Config) { route(c); c.PushRetries = 1 })
+	p := f.Publisher("cam")
+	p.Send(sampleReel(2).bytes(5))
+	eventually(t, "a push that gave up", func() bool {
+		list := f.pushes()
+		return len(list) == 1 && list[0].GaveUp
+	})
+	if got := f.pushes()[0]; got.Failures != 2 || got.Reason == "" || got.Connected {
+		t.Errorf("the push is %+v, want two failures and a reason", got)
+	}
+	p.End()
+	eventually(t, "no push after the stream", func() bool { return len(f.pushes()) == 0 })
 }
 
 // A server that accepts a connection and never answers does not affect the stream, and does not

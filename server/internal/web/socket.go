@@ -73,8 +73,8 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.over, rw, nil
 }
 
-// A socketConn is the connection of a WebSocket on which a viewer is served. The WebSocket's control
-// frames become replies of the viewer, so that they are not sent within a message.
+// A socketConn is the connection of a WebSocket on which a viewer is served. The WebSocket's
+// control frames become replies of the viewer, so that they are not sent within a message.
 type socketConn struct {
 	net.Conn
 	to    atomic.Pointer[fanout.Viewer] // nil until the viewer is served
@@ -87,8 +87,8 @@ var (
 	errInput = errors.New("a viewer sends too much")
 )
 
-// inputRate is how many bytes a viewer may send each second on average, in addition to maxInput: some
-// pings.
+// inputRate is how many bytes a viewer may send each second on average, in addition to maxInput:
+// some pings.
 const inputRate = 1 << 10
 
 func (c *socketConn) Read(p []byte) (int, error) {
@@ -103,8 +103,8 @@ func (c *socketConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline sets a deadline until the viewer has ended. The deadline at which the connection is
-// closed then must not change.
+// SetReadDeadline sets a deadline until the viewer has ended. The deadline at which the connection
+// is closed then must not change.
 func (c *socketConn) SetReadDeadline(t time.Time) error {
 	if to := c.to.Load(); to != nil && to.Reason() != fanout.Connected {
 		return nil
@@ -127,8 +127,8 @@ func (c *socketConn) Write(p []byte) (int, error) {
 // closeFrame is the first byte of a close frame.
 const closeFrame = 0x88
 
-// CloseWrite does nothing. The WebSocket calls it after a close frame, and then waits for a while for
-// the client to close the connection. In this time, the frame is sent.
+// CloseWrite does nothing. The WebSocket calls it after a close frame, and then waits for a while
+// for the client to close the connection. In this time, the frame is sent.
 func (c *socketConn) CloseWrite() error { return nil }
 
 // SetWriteDeadline sets a deadline only until the viewer is served.

@@ -116,8 +116,8 @@ const (
 	maxText     = 1 << 10  // limits the bytes of its body that become part of an error
 )
 
-// A wholeConn is a connection that is not closed for sending alone, because HTTP servers take that for
-// a client that has gone.
+// A wholeConn is a connection that is not closed for sending alone, because HTTP servers take that
+// for a client that has gone.
 type wholeConn struct{ net.Conn }
 
 func (c wholeConn) CloseWrite() error { return nil }

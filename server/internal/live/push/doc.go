@@ -1,7 +1,7 @@
 // Package push sends streams on to other servers, over RTMP, RTMPS or HTTP-FLV.
 //
-// A [Route] says which streams are sent to which address. A [Pusher] connects to the server of each route as long as
-// a stream of that name is published, and connects again after a failure.
+// A [Route] says which streams are sent to which address. A [Pusher] connects to the server of each
+// route as long as a stream of that name is published, and connects again after a failure.
 //
 // For the hub, a connection is a viewer that does not count towards the limits on viewers: it gets
 // the same memory, in the same writes, as other viewers of the format, and a server that does not

@@ -23,9 +23,9 @@ import (
 const (
 	// setupTime limits the time to connect to a server until it accepts the stream.
 	setupTime = 10 * time.Second
-	// firstPause is the pause after the first failure. The pause doubles after each further failure,
-	// up to mostPause. Each pause is up to a quarter shorter, so that many streams do not come back
-	// to a server at once.
+	// firstPause is the pause after the first failure. The pause doubles after each further
+	// failure, up to mostPause. Each pause is up to a quarter shorter, so that many streams do not
+	// come back to a server at once.
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
 	// steadyAfter is how long a connection must last so that the next pause is firstPause again.
@@ -44,6 +44,7 @@ type Config struct {
 
 	Program   string // name and version of this program, for the other servers
 	ChunkSize int    // chunk size of the hub's RTMP messages, in bytes
+	Retries   int    // how often in a row a push tries again before it gives up; 0: no limit
 	Unsent    int    // limits the unsent bytes of a connection in the kernel; 0: the system's default
 	Log       *slog.Logger
 }
@@ -62,8 +63,8 @@ type Pusher struct {
 	sent     int64 // bytes of the connections that have ended
 }
 
-// New returns a Pusher. An error means that a secret is missing, that it makes an address invalid, or
-// that two routes are equal. The caller must call Start before the Hub has a stream.
+// New returns a Pusher. An error means that a secret is missing, that it makes an address invalid,
+// or that two routes are equal. The caller must call Start before the Hub has a stream.
 func New(cfg Config) (*Pusher, error) {
 	for i, r := range cfg.Routes {
 		if slices.Contains(cfg.Routes[:i], r) { // the two would replace each other without end
@@ -106,9 +107,9 @@ func (p *Pusher) Push(ctx context.Context, name string, urls []string) {
 	}
 }
 
-// Add sends a stream that exists to a URL, until the stream ends. It returns the number of the push.
-// Words in braces are not replaced, so that the caller cannot learn the keys.
-// If this node has no publisher of the stream, the error is ErrAbsent. No error contains the URL.
+// Add sends a stream that exists to a URL, until the stream ends. It returns the number of the
+// push. Words in braces are not replaced, so that the caller cannot learn the keys. If this node
+// has no publisher of the stream, the error is ErrAbsent. No error contains the URL.
 func (p *Pusher) Add(name, url string) (id uint64, err error) {
 	p.mu.Lock()
 	ctx := p.streams[name]
@@ -168,9 +169,9 @@ func (p *Pusher) begin(ctx context.Context, name string, r Route,
 	return one.id, nil
 }
 
-// Await waits until all connections have ended, or until ctx ends, but at most for awaitTime, because
-// the streams have been sent, and some servers do not close their connections. It is called after
-// the Hub has drained.
+// Await waits until all connections have ended, or until ctx ends, but at most for awaitTime,
+// because the streams have been sent, and some servers do not close their connections. It is called
+// after the Hub has drained.
 func (p *Pusher) Await(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
@@ -191,7 +192,8 @@ type Info struct {
 	Seconds   float64 `json:"seconds"`   // since the last change of Connected
 	Bytes     int64   `json:"bytes"`     // sent on the current connection
 	Failures  int64   `json:"failures"`
-	Reason    string  `json:"reason,omitempty"` // of the last failure
+	GaveUp    bool    `json:"gave_up,omitempty"` // it does not try again
+	Reason    string  `json:"reason,omitempty"`  // of the last failure
 }
 
 // Stats is a snapshot of a Pusher.
@@ -230,21 +232,28 @@ type push struct {
 	conn     *connection // nil while the stream is not sent
 	since    time.Time   // of the last change of conn
 	failures int64
+	gaveUp   bool
 	reason   string // of the last failure
 }
 
-// run sends the stream until ctx ends. After a failure, it tries again.
+// run sends the stream until ctx ends. After a failure, it tries again, up to Config.Retries times
+// in a row.
 func (p *push) run(ctx context.Context) {
 	p.setConn(nil)
 	pause := firstPause
-	for ctx.Err() == nil {
+	for failed := 1; ; failed++ {
 		began := time.Now()
 		err := p.connect(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(began) > steadyAfter {
-			pause = firstPause
+			pause, failed = firstPause, 1
+		}
+		if most := p.pusher.cfg.Retries; most > 0 && failed > most {
+			p.fail(err, 0)
+			<-ctx.Done()
+			return
 		}
 		wait := pause - rand.N(pause/4)
 		p.fail(err, wait)
@@ -253,7 +262,8 @@ func (p *push) run(ctx context.Context) {
 	}
 }
 
-// fail records and logs a failure. A repeated failure is logged with level debug.
+// fail records and logs a failure. The next attempt is after wait; if wait is 0, there is none. A
+// repeated failure is logged with level debug.
 func (p *push) fail(err error, wait time.Duration) {
 	if op, ok := errors.AsType[*net.OpError](err); ok { // its text has the number of our port
 		err = fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -261,15 +271,18 @@ func (p *push) fail(err error, wait time.Duration) {
 	reason := p.to.hide(err.Error())
 	p.pusher.mu.Lock()
 	level := slog.LevelWarn
-	if p.reason == reason {
+	if p.reason == reason && wait > 0 {
 		level = slog.LevelDebug
 	}
 	p.failures++
 	p.pusher.failures++
-	p.reason = reason
+	p.reason, p.gaveUp = reason, wait == 0
 	p.pusher.mu.Unlock()
-	p.log.Log(context.Background(), level, "push failed", "reason", reason, "again in",
-		wait.Round(time.Millisecond))
+	next := slog.Duration("again in", wait.Round(time.Millisecond))
+	if wait == 0 {
+		next = slog.String("again in", "never (--push-retries)")
+	}
+	p.log.LogAttrs(context.Background(), level, "push failed", slog.String("reason", reason), next)
 }
 
 func (p *push) setConn(c *connection) {
@@ -283,8 +296,9 @@ func (p *push) setConn(c *connection) {
 
 // info returns the state of p. The caller must hold Pusher.mu.
 func (p *push) info() Info {
-	i := Info{ID: p.id, Stream: p.name, To: p.to.String(), Connected: p.conn != nil, Failures: p.failures,
-		Seconds: time.Since(p.since).Seconds(), Reason: p.reason}
+	i := Info{ID: p.id, Stream: p.name, To: p.to.String(), Connected: p.conn != nil,
+		Seconds:  time.Since(p.since).Seconds(),
+		Failures: p.failures, GaveUp: p.gaveUp, Reason: p.reason}
 	if p.conn != nil {
 		i.Bytes = p.conn.viewer.Sent()
 	}

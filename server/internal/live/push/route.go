@@ -62,8 +62,8 @@ func (r Route) Matches(name string) bool {
 	return streamname.Match(r.pattern, name)
 }
 
-// HasKey reports whether the URL seems to contain a key itself: the last part of an RTMP address, or a
-// value in the query, without a word in braces.
+// HasKey reports whether the URL seems to contain a key itself: the last part of an RTMP address,
+// or a value in the query, without a word in braces.
 func (r Route) HasKey() bool {
 	if len(r.words()) > 0 {
 		return false
@@ -119,7 +119,8 @@ func (r Route) target(name string, secret func(word string) (string, bool)) (*ta
 		case !ok:
 			bad = fmt.Errorf("there is no key %q", word)
 		case !keyText.MatchString(key):
-			bad = fmt.Errorf("the key %q is empty, or has a character that must be escaped, as in %%20", word)
+			bad = fmt.Errorf("the key %q is empty, or has a character that must be escaped, as in %%20",
+				word)
 		}
 		t.hideAll(key)
 		return key

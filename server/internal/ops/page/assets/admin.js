@@ -120,7 +120,8 @@ function showPushes(pushes) {
   if (!pushes) return;
   element('pushes-title').textContent = `Where ${selected} is sent on`;
   keep(element('pushes'), pushes.filter((p) => p.stream === selected), (p) => p.id, (row, p) => {
-    const state = p.connected ? 'connected' : p.reason ? `failed ${p.failures} times: ${p.reason}` : 'connecting';
+    const failed = `failed ${p.failures} times${p.gave_up ? ' and gave up' : ''}: ${p.reason}`;
+    const state = p.connected ? 'connected' : p.reason ? failed : 'connecting';
     setCells(row, [cell(p.to), cell(state), cell(format.bytes(p.bytes), true), cell(format.duration(p.seconds), true)],
       () => button('End', `Send no more to ${p.to}`, () => call(`api/pushes/${p.id}`, 'DELETE')));
   });
