@@ -40,8 +40,10 @@ type ServerReport struct {
 	Blobs    bool    `json:"blobs"`             // whether /blobs/ is enabled
 	Publish  string  `json:"publish"`           // who may publish: open, token, hook or off
 	Read     string  `json:"read"`              // who may watch: open or token
-	RTMP     int     `json:"rtmp"`              // port of the RTMP listener, or 0
-	RTMPS    int     `json:"rtmps"`             // port of the RTMPS listener, or 0
+	// Posters is set if the page may show posters. With a hook, each poster would be a play.
+	Posters bool `json:"posters,omitempty"`
+	RTMP    int  `json:"rtmp"`  // port of the RTMP listener, or 0
+	RTMPS   int  `json:"rtmps"` // port of the RTMPS listener, or 0
 	// Loopback is set if only this machine can reach the main listener.
 	Loopback bool `json:"loopback"`
 

@@ -1,7 +1,7 @@
 // Package streamname checks the names of streams, and extracts them from paths.
 //
-// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4. Its HLS playlists and segments, which
-// are called objects, are at NAME/OBJECT. A path never belongs to two streams.
+// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4. Its HLS playlists and segments and its
+// poster, which are called objects, are at NAME/OBJECT. A path never belongs to two streams.
 package streamname
 
 import (
@@ -26,6 +26,9 @@ const (
 
 // Path is the prefix of the HTTP paths of streams.
 const Path = "/live/"
+
+// Poster is the name of the object with the newest keyframe of a stream.
+const Poster = "poster.mp4"
 
 // Extensions that select the format of a stream.
 const (
@@ -66,9 +69,9 @@ func Check(name string) error {
 		return bad("%q: an ending of .flv or .mp4 asks for a format", name)
 	}
 	// Viewers request a stream as MP4 at the path name+MP4. Refuse the name if the HLS init segment
-	// of another stream has the same path.
+	// or the poster of another stream has the same path.
 	if _, object := Split(name + MP4); object != "" {
-		return bad("%q: the HLS of a stream has such names", name)
+		return bad("%q: the HLS or the poster of a stream has such a name", name)
 	}
 	if isObject(name) {
 		return bad("%q: an ending of .m3u8 or .m4s asks for HLS; the HLS of a stream is at NAME/index.m3u8", name)
@@ -99,7 +102,7 @@ func Split(path string) (name, object string) {
 }
 
 func isObject(word string) bool {
-	if strings.HasSuffix(word, ".m3u8") || strings.HasSuffix(word, ".m4s") {
+	if word == Poster || strings.HasSuffix(word, ".m3u8") || strings.HasSuffix(word, ".m4s") {
 		return true
 	}
 	o, ok := hls.ParseObject(word)

@@ -26,7 +26,9 @@ func TestNames(t *testing.T) {
 		"a/b.mp4":   "asks for a format",
 		"a.m3u8":    "asks for HLS",
 		"a/b.m4s":   "asks for HLS",
-		"a/5-i0":    "the HLS of a stream has such names",
+		"a/5-i0":    "of a stream has such a name",
+		"a/poster":  "of a stream has such a name",
+		"poster":    "",
 	} {
 		if err := Check(name); (err == nil) != (says == "") || err != nil &&
 			!strings.Contains(err.Error(), says) {
@@ -42,6 +44,8 @@ func TestNames(t *testing.T) {
 		"a/5-i0.mp4":     {"a", "5-i0.mp4", "a"},
 		"a/b/5-1.2.m4s":  {"a/b", "5-1.2.m4s", "a/b"},
 		"a/other.m4s":    {"a", "other.m4s", "a"},
+		"a/poster.mp4":   {"a", "poster.mp4", "a"},
+		"poster.mp4":     {"poster.mp4", "", "poster"},
 		"a.m3u8":         {"a.m3u8", "", "a.m3u8"},
 		"5-i0.mp4":       {"5-i0.mp4", "", "5-i0"},
 		"a/":             {"a/", "", "a/"},

@@ -26,9 +26,10 @@ import (
 
 // A players value serves HLS players, for streams on this node and on other nodes.
 type players struct {
-	cfg   Config
-	hls   live.HLS
-	peers live.Peers
+	cfg     Config
+	hls     live.HLS
+	viewers live.Admission
+	peers   live.Peers
 }
 
 // serve serves GET and HEAD requests for /live/NAME/OBJECT.
@@ -51,7 +52,7 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 	}
 	if err == nil {
 		err = s.serveHere(w, r, name, object)
-		if s.cfg.Remote != nil && err != nil {
+		if s.cfg.Remote != nil && err != nil && object != streamname.Poster {
 			err = s.serveElsewhere(w, r, name, object, err)
 		}
 	}
@@ -86,6 +87,8 @@ func (s *players) serveHere(w http.ResponseWriter, r *http.Request, name, object
 		return s.serveMaster(w, r, name)
 	case hlslive.IsMedia(object):
 		return s.serveMedia(w, r, name, object)
+	case object == streamname.Poster:
+		return s.servePoster(w, r, name)
 	}
 	return s.serveObject(w, r, name, object)
 }
@@ -179,11 +182,7 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	if gzipped {
 		h["Content-Encoding"] = gzipEncoding
 	}
-	who := "private"
-	if s.cfg.Gate.IsPublic(r) {
-		who = "public"
-	}
-	h.Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second)))
+	h.Set("Cache-Control", s.cacheFor(r, fresh))
 	s.cfg.Budget.LimitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
@@ -191,6 +190,15 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 		_, _ = w.Write(body) // an error means that the client has gone
 	}
 	return nil
+}
+
+// cacheFor returns the Cache-Control header of a response that caches may keep for a time.
+func (s *players) cacheFor(r *http.Request, fresh time.Duration) string {
+	who := "private"
+	if s.cfg.Gate.IsPublic(r) {
+		who = "public"
+	}
+	return who + ", max-age=" + strconv.Itoa(int(fresh/time.Second))
 }
 
 // addQuery returns the text of a playlist with query added to every URL.
@@ -251,16 +259,37 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+	s.writeVideo(w, r, body)
+	return nil
+}
+
+// servePoster sends the newest keyframe of a stream.
+func (s *players) servePoster(w http.ResponseWriter, r *http.Request, name string) error {
+	body := newObjectBody()
+	defer body.release()
+	if err := s.viewers.Poster(r.Context(), name, &body.rest); err != nil {
+		return err
+	}
+	if err := answer.Of(r).Resume(0); err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", s.cacheFor(r, time.Second))
+	s.writeVideo(w, r, body)
+	return nil
+}
+
+// writeVideo sends body as a response. The caller has set the headers for caches.
+func (s *players) writeVideo(w http.ResponseWriter, r *http.Request, body *objectBody) {
+	h := w.Header()
 	h["Content-Type"] = objectType
 	h.Set("Content-Length", strconv.Itoa(body.rest.Len()))
 	if r.Method == http.MethodHead {
 		s.cfg.Budget.LimitWrite(w)
 		w.WriteHeader(http.StatusOK)
-		return nil
+		return
 	}
 	s.cfg.Gate.NoteServed(r, body.rest.Len())
 	s.sendBody(w, r, body)
-	return nil
 }
 
 // bodyStep is the number of bytes that a client must accept within the stall timeout. A body that

@@ -34,7 +34,7 @@ type Service struct {
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
 	return &Service{cfg: cfg, handler: New(cfg.Hub),
-		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
+		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewAdmission(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
 // Serve serves all requests for /live/NAME and /live/NAME/OBJECT. path is the URL path without the

@@ -24,10 +24,7 @@ type conversion struct {
 
 // newConversion returns a conversion from s.live, which is FLV, to dst. The caller must hold s.mu.
 func newConversion(s *Set, dst *Rendition) *conversion {
-	src := s.live
-	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.sourceCursor(),
-		MaxTag: dst.cfg.MaxTag,
-		Memory: dst.memory, Begun: dst.begun}
+	source := s.source()
 	c := &conversion{set: s, to: dst}
 	switch report := (&report{conversion: c}); dst.format {
 	case MP4:
@@ -39,6 +36,21 @@ func newConversion(s *Set, dst *Rendition) *conversion {
 	}
 	dst.ready = c.Ready()
 	return c
+}
+
+// source returns s.live as the source of a conversion. The caller must hold s.mu.
+func (s *Set) source(opts ...broadcast.CursorOption) convert.Source {
+	return convert.Source{Facts: s.facts, Head: s.live.head, Cursor: s.live.sourceCursor(opts...),
+		MaxTag: s.cfg.MaxTag, Memory: s.memory, Begun: s.begun}
+}
+
+// Poster appends the newest keyframe to dst as an MP4 file with one frame, without copying. If there
+// is none, it returns [convert.ErrNoPicture]. The caller keeps ownership of dst.
+func (s *Set) Poster(dst *millrace.Chain) error {
+	s.mu.Lock()
+	source := s.source(broadcast.BatchFrames(1))
+	s.mu.Unlock()
+	return convert.Poster(source, dst)
 }
 
 // run converts until the stream ends, ctx ends or the conversion fails. It returns the reason to

@@ -81,7 +81,7 @@ function show(answer) {
   showTotals();
   write(element('nodes'), cluster.count(all.nodes));
   choose();
-  table.update(streams, selected, pick);
+  table.update(streams, selected, server.posters, pick);
   publish.update(names, server);
   showStage();
   element('loading').hidden = true;

@@ -4,14 +4,15 @@ const byName = (a, b) => (a.name < b.name ? -1 : 1);
 
 // merge returns the streams of all nodes in an answer of the server, sorted by name, and what the nodes are together.
 // An entry has the figures of the node where the stream is published, the viewers of all nodes, and with more than one
-// node where it is: published, the address of that node or '', and pulled, those of the others.
+// node where it is: published, the address of that node or '', and pulled, those of the others. here says that the node of
+// this page has the stream.
 export function merge(answer) {
   const server = answer.server ?? {};
   const own = { node: server.node ?? '', server, streams: answer.streams ?? [] };
   const nodes = [own, ...(answer.nodes ?? [])];
   const entries = new Map();
   for (const { node, streams } of nodes) {
-    for (const stream of streams ?? []) add(entries, node, stream);
+    for (const stream of streams ?? []) add(entries, node, stream, node === own.node);
   }
   const streams = [...entries.values()].sort(byName);
   if (!own.node) return { streams, server, nodes: [] };
@@ -27,12 +28,12 @@ export function merge(answer) {
 // viewers are those of a stream at a node that are not nodes themselves.
 const viewers = (stream) => Math.max(0, (Number(stream.viewers) || 0) - (stream.edges ?? []).length);
 
-function add(entries, node, stream) {
+function add(entries, node, stream, here) {
   const known = entries.get(stream.name);
   const published = stream.owner ? '' : node;
   const pulled = stream.owner ? [node] : [];
   if (!known) {
-    entries.set(stream.name, { ...stream, viewers: viewers(stream), published, pulled });
+    entries.set(stream.name, { ...stream, viewers: viewers(stream), published, pulled, here });
     return;
   }
   // Of two nodes that both believe to have the publisher, the later one is right.
@@ -48,6 +49,7 @@ function add(entries, node, stream) {
     behind_live_seconds_max: Math.max(Number(known.behind_live_seconds_max) || 0, Number(stream.behind_live_seconds_max) || 0),
     mp4_time_seconds: known.mp4_time_seconds, // of this node, whose MP4 the page plays
     published: newer ? published : known.published,
+    here: known.here || here,
     pulled: [...known.pulled, ...pulled],
   });
 }

@@ -1,5 +1,6 @@
 // The table of live streams: one row a stream, kept and updated in place.
 
+import * as address from './address.js';
 import * as format from './format.js';
 import { write } from './copyable.js';
 import { where } from './nodes.js';
@@ -10,6 +11,7 @@ const rows = new Map(); // name -> {element, history}
 const width = 120;
 const height = 28;
 const samples = 60; // one a second
+const posterFor = 10000; // ms for which a poster is shown
 
 // codecs says what a stream is made of.
 export function codecs(stream) {
@@ -20,8 +22,9 @@ export function codecs(stream) {
   return stream.format === 'flv' ? 'no video yet' : 'bytes, relayed unchanged';
 }
 
-// update shows the streams, sorted by name, marks the selected one, and calls pick(name) when a row is chosen.
-export function update(streams, selected, pick) {
+// update shows the streams, sorted by name, marks the selected one, and calls pick(name) when a row is chosen. posters says
+// whether to show their newest keyframes.
+export function update(streams, selected, posters, pick) {
   const live = new Set(streams.map((stream) => stream.name));
   for (const [name, row] of rows) {
     if (!live.has(name)) {
@@ -32,12 +35,13 @@ export function update(streams, selected, pick) {
   streams.forEach((stream, i) => {
     let row = rows.get(stream.name);
     if (!row) {
-      row = { element: template.content.firstElementChild.cloneNode(true), history: [] };
+      row = { element: template.content.firstElementChild.cloneNode(true), history: [], posterUntil: 0 };
       row.element.querySelector('.pick').addEventListener('click', () => pick(stream.name));
       rows.set(stream.name, row);
     }
     if (body.children[i] !== row.element) body.insertBefore(row.element, body.children[i] ?? null);
     fillRow(row, stream, stream.name === selected);
+    if (posters) refreshPoster(row, stream);
   });
 }
 
@@ -64,6 +68,24 @@ function fillRow(row, stream, selected) {
   write(cell('.viewers small'), stream.stalled > 0 ? `${format.count(stream.stalled)} stalled` : '');
   write(cell('.lag small'), stream.frames_lost > 0 ? `${format.count(stream.frames_lost)} lost` : '');
   trend(row, Number(stream.bits_per_second) || 0);
+}
+
+// refreshPoster shows the newest keyframe of a stream. It asks only for rows that are on the screen, and only for streams
+// of this page's node, which would otherwise pull them.
+function refreshPoster(row, stream) {
+  const now = performance.now();
+  if (!stream.here || !stream.video || stream.left_out === 'all' || now < row.posterUntil || !isOnScreen(row.element)) return;
+  row.posterUntil = now + posterFor;
+  const next = document.createElement('video'); // takes the place of the last one when it has its picture
+  next.muted = true;
+  next.preload = 'auto';
+  next.addEventListener('loadeddata', () => row.element.querySelector('.poster').replaceChildren(next));
+  next.src = address.http(stream.name, '/poster.mp4');
+}
+
+function isOnScreen(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  return bottom > 0 && top < window.innerHeight;
 }
 
 // trend draws the rate of the last minute, from nothing at the bottom to a little above the most.
