@@ -35,6 +35,16 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
+// Ancestors returns the sites whose pages may show a player in a frame, as sources of the directive
+// frame-ancestors of a Content-Security-Policy.
+func (o *Origins) Ancestors() string {
+	list := []string{"'self'"}
+	if set := o.list.Load(); set != nil {
+		list = append(list, *set...)
+	}
+	return strings.Join(list, " ")
+}
+
 // allOrigins is a header value that all responses share, so it must not be changed.
 var allOrigins = []string{"*"}
 

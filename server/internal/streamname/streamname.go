@@ -1,7 +1,8 @@
 // Package streamname checks the names of streams, and extracts them from paths.
 //
 // Below /live/, a stream is at NAME, NAME.flv and NAME.mp4. Its HLS playlists and segments and its
-// poster, which are called objects, are at NAME/OBJECT. A path never belongs to two streams.
+// poster, which are called objects, are at NAME/OBJECT. A page with a player is at NAME/. A path
+// never belongs to two streams.
 package streamname
 
 import (
@@ -29,6 +30,9 @@ const Path = "/live/"
 
 // Poster is the name of the object with the newest keyframe of a stream.
 const Poster = "poster.mp4"
+
+// Player is the object of the path NAME/.
+const Player = "/"
 
 // Extensions that select the format of a stream.
 const (
@@ -94,6 +98,9 @@ func CutExt(path string) (name, ext string) {
 // object. If path contains no object, object is "" and name is the whole path, which may have an
 // extension. Split does not check the name.
 func Split(path string) (name, object string) {
+	if name, ok := strings.CutSuffix(path, "/"); ok {
+		return name, Player
+	}
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || !isObject(path[i+1:]) {
 		return path, ""

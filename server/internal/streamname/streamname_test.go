@@ -48,7 +48,8 @@ func TestNames(t *testing.T) {
 		"poster.mp4":     {"poster.mp4", "", "poster"},
 		"a.m3u8":         {"a.m3u8", "", "a.m3u8"},
 		"5-i0.mp4":       {"5-i0.mp4", "", "5-i0"},
-		"a/":             {"a/", "", "a/"},
+		"a/":             {"a", "/", "a"},
+		"a/b/":           {"a/b", "/", "a/b"},
 		"":               {"", "", ""},
 	} {
 		name, object := Split(path)

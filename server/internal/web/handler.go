@@ -2,7 +2,8 @@
 //
 //   - publishers, which send a stream as the body of a request,
 //   - viewers, which receive a stream as FLV, as MP4, or unchanged,
-//   - HLS players, which receive playlists and segments.
+//   - HLS players, which receive playlists and segments,
+//   - browsers, which receive a page with a player, or a poster.
 //
 // A [Service] serves all requests. For each request, it first asks an access.Gate whether the
 // client may publish or watch. A [Handler] then publishes or watches the stream. HLS players get

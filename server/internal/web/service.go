@@ -37,7 +37,7 @@ func NewService(cfg Config) *Service {
 		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewAdmission(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
-// Serve serves all requests for /live/NAME and /live/NAME/OBJECT. path is the URL path without the
+// Serve serves all requests for /live/NAME, /live/NAME/OBJECT and /live/NAME/. path is the URL path without the
 // prefix /live/.
 func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 	name, object := streamname.Split(path)
@@ -47,6 +47,10 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 		allow = "GET, HEAD, OPTIONS"
 	}
 	switch {
+	case read && object == streamname.Player:
+		if err := s.servePlayer(w, r, name); err != nil {
+			s.cfg.Refusals.Refuse(access.Viewer, w, r, err)
+		}
 	case read && object != "":
 		s.hls.serve(w, r, name, object)
 	case read:

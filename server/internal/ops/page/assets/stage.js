@@ -62,6 +62,7 @@ function watchLines(name, stream, server) {
   const browsers = [
     { label: 'In a browser', text: full('.mp4') },
     { label: 'On a phone or a television, over HLS', text: full('/index.m3u8') },
+    { label: 'In a page of yours', text: `<iframe src="${full('/')}" allow="autoplay; fullscreen"></iframe>` },
   ];
   return [
     ...(stream?.left_out === 'all' ? [] : browsers),
