@@ -48,7 +48,7 @@ check: ## What takes longer: races, released memory poisoned, exhaustive tests, 
 		simulate soak test-bench test-elsewhere vet-others test-release
 
 .PHONY: deps
-deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, PyJWT, wrk, bpftrace, compilers of C and Rust
+deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, pebble, PyJWT, wrk, bpftrace, compilers of C and Rust
 	scripts/deps
 
 .PHONY: lint

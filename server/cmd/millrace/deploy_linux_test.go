@@ -161,6 +161,7 @@ func TestSocketActivation(t *testing.T) {
 			func() bool { return strings.Contains(log.String(), line) })
 	}
 	for name, says := range map[string]string{"rtmps": "the listener rtmps needs --tls-cert",
+		"http":  "the listener http needs --tls-cert",
 		"other": `a listener is named "other", want main`} {
 		var log output
 		main, _ := activate(&log, name)

@@ -30,12 +30,8 @@ type certificate struct {
 	warned bool // whether the log has a warning that shown is expired or not yet valid
 }
 
-// openCertificate reads the certificate that cfg names. If cfg names no certificate, it returns
-// nil.
+// openCertificate reads the certificate that cfg names.
 func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
-	if cfg.TLSCert == "" {
-		return nil, nil
-	}
 	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, log: log, looked: time.Now()}
 	var err error
 	if c.files, err = c.changed(); err == nil {
@@ -53,7 +49,8 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	return c, nil
 }
 
-func (c *certificate) config() *tls.Config {
+// TLS returns a configuration for listeners.
+func (c *certificate) TLS() *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.get(time.Now()), nil
 	}}
@@ -74,12 +71,8 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	return shown
 }
 
-// reload reads the certificate and the key again if their files have changed. It does nothing if c
-// is nil.
-func (c *certificate) reload() {
-	if c == nil {
-		return
-	}
+// Reload reads the certificate and the key again if their files have changed.
+func (c *certificate) Reload() {
 	c.mu.Lock()
 	report := c.reloadIfChanged(time.Now())
 	c.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/blob"
+	"github.com/millrace-io/millrace/server/internal/conn/acme"
 	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/live"
@@ -41,6 +42,17 @@ type Config struct {
 	RTMPOptional bool // whether the server starts without RTMP if it cannot open the RTMP listener
 
 	TLSCert, TLSKey string // PEM files with the certificate and its key; empty: no TLS
+
+	// ACME lists the host names for which an authority signs certificates, which replace TLSCert.
+	ACME      string
+	ACMECache string // directory with these certificates, or "redis": the Redis of Cluster
+	ACMEURL   string // directory of the authority; see RFC 8555, section 7.1.1
+	ACMECA    string // PEM file with more certificate authorities for ACMEURL
+	ACMEEmail string // address for messages from the authority
+
+	// HTTPRedirect is the address of an HTTP listener that redirects to the main listener, which
+	// must use TLS.
+	HTTPRedirect string
 
 	// PublishToken is the token for publishers. If it is empty, and there is neither a TokenKey nor
 	// a Hook, publishing works only through a loopback listener.
@@ -146,7 +158,7 @@ func Defaults() Config {
 	return Config{
 		// All sites may play streams, because streams are usually played on other sites. A page of
 		// another site cannot read anything that requires a token.
-		CORS: "*",
+		CORS: "*", ACMEURL: acme.LetsEncrypt,
 		// Only this machine can reach the server, because a user who only tries the command must
 		// not let strangers in.
 		Listen: "127.0.0.1:8080",
@@ -384,13 +396,7 @@ func (c *Config) checkAccess() error {
 	if _, err := proxy.ParseTrusted(c.TrustedProxies); err != nil {
 		return fmt.Errorf("--trusted-proxies: %w", err)
 	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return errors.New("--tls-cert and --tls-key are needed together")
-	}
-	if c.RTMPS != "" && c.TLSCert == "" {
-		return errors.New("--rtmps needs --tls-cert and --tls-key")
-	}
-	return nil
+	return c.checkTLS()
 }
 
 func (c *Config) checkBlobs() error {

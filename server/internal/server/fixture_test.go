@@ -45,7 +45,7 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 	cfg.Latency = 5 * time.Millisecond
 	cfg.ViewerWait = testTimeout
 	cfg.PublisherReturn = 0
-	cfg.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Log = testLog(book)
 	if change != nil {
 		change(&cfg)
 	}
@@ -54,6 +54,11 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 		t.Fatal(err)
 	}
 	return serveOn(t, cfg, book, Listeners{Main: ln})
+}
+
+// testLog returns a logger that writes everything to book.
+func testLog(book *logBook) *slog.Logger {
+	return slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {

@@ -19,10 +19,11 @@ type Listeners struct {
 	Admin net.Listener
 	RTMP  net.Listener
 	RTMPS net.Listener // a listener without TLS; the Server adds TLS
+	HTTP  net.Listener // redirects to Main, which has TLS
 }
 
 func (l *Listeners) close() {
-	for _, ln := range []net.Listener{l.Main, l.Admin, l.RTMP, l.RTMPS} {
+	for _, ln := range []net.Listener{l.Main, l.Admin, l.RTMP, l.RTMPS, l.HTTP} {
 		if ln != nil {
 			_ = ln.Close()
 		}
@@ -33,11 +34,11 @@ func (l *Listeners) close() {
 // previous process passes to this process must have these names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
-		"rtmps": &l.RTMPS}
+		"rtmps": &l.RTMPS, "http": &l.HTTP}
 }
 
-// Named returns the listeners that are not nil, by name: main, admin, rtmp or rtmps. Run accepts
-// inherited listeners under the same names.
+// Named returns the listeners that are not nil, by name: main, admin, rtmp, rtmps or http. Run
+// accepts inherited listeners under the same names.
 func (l *Listeners) Named() map[string]net.Listener {
 	named := make(map[string]net.Listener)
 	for name, ln := range l.fields() {
@@ -56,14 +57,16 @@ func openListeners(cfg *Config, inherited map[string]net.Listener) (l Listeners,
 	for name, ln := range inherited {
 		if fields[name] == nil {
 			err = fmt.Errorf(
-				"a listener is named %q, want main, admin, rtmp or rtmps: see FileDescriptorName= in systemd.socket(5)", name)
+				"a listener is named %q, want main, admin, rtmp, rtmps or http: see FileDescriptorName= in systemd.socket(5)", name)
 			_ = ln.Close()
 			continue
 		}
 		*fields[name] = ln
 	}
-	if l.RTMPS != nil && cfg.TLSCert == "" {
-		err = errors.New("the listener rtmps needs --tls-cert and --tls-key")
+	for _, name := range []string{"rtmps", "http"} {
+		if *fields[name] != nil && !cfg.hasTLS() {
+			err = fmt.Errorf("the listener %s needs --tls-cert and --tls-key, or --acme", name)
+		}
 	}
 	if err != nil {
 		return l, err
@@ -74,6 +77,7 @@ func openListeners(cfg *Config, inherited map[string]net.Listener) (l Listeners,
 	}{
 		{"listen", cfg.Listen, &l.Main}, {"admin", cfg.Admin, &l.Admin},
 		{"rtmp", cfg.RTMP, &l.RTMP}, {"rtmps", cfg.RTMPS, &l.RTMPS},
+		{"http-redirect", cfg.HTTPRedirect, &l.HTTP},
 	} {
 		if *a.ln != nil && cfg.Successor && !listensAt((*a.ln).Addr(), a.address) {
 			cfg.Log.Warn("the address has changed, and only a restart takes it over",

@@ -20,6 +20,9 @@ func (s *Server) logStart(l Listeners) {
 			s.log.Warn("the admin listener can be reached from other machines: without --admin-token it shows profiles to everyone")
 		}
 	}
+	if l.HTTP != nil {
+		s.log.Info("redirecting to https", "address", l.HTTP.Addr().String())
+	}
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)

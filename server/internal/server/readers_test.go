@@ -259,8 +259,8 @@ func edit(all [][]byte, which byte, edits []byte) []byte {
 }
 
 // outputs publishes a film to a server, and returns files with all that its viewers and its
-// recorder get. The names of the files begin with the output: flv, mp4, hls or recorded. outputs also
-// returns the number of frames that the server has counted as left out.
+// recorder get. The names of the files begin with the output: flv, mp4, hls or recorded. outputs
+// also returns the number of frames that the server has counted as left out.
 func outputs(t testing.TB, film []byte) (dir string, counted int64) {
 	t.Helper()
 	dir = t.TempDir()

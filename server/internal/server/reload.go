@@ -48,5 +48,7 @@ func (s *Server) Reload(cfg *Config) {
 	s.hub.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	s.files.SetLimit(cfg.MaxDownloads)
 	s.blobs.SetLimits(cfg.MaxDownloads, cfg.MaxUploads)
-	s.cert.reload()
+	if s.cert != nil {
+		s.cert.Reload()
+	}
 }

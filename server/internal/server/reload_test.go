@@ -129,12 +129,12 @@ func TestReloadOfACertificate(t *testing.T) {
 		return strings.Contains(f.Log.String(), "msg=listening")
 	})
 	now := time.Now()
-	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 1 {
+	if got := f.cert.(*certificate).get(now).Leaf.SerialNumber.Int64(); got != 1 {
 		t.Fatalf("certificate %d, want 1", got)
 	}
 	writeCertificate(t, dir, 2)
 	f.Reload(&f.cfg)
-	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 2 {
+	if got := f.cert.(*certificate).get(now).Leaf.SerialNumber.Int64(); got != 2 {
 		t.Errorf("certificate %d, want 2", got)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Run opens the listeners of the configuration and calls Serve. The map inherited may contain open
-// listeners under the keys main, admin, rtmp and rtmps. Run uses such a listener instead of opening
+// listeners under the names in [Listeners.Named]. Run uses such a listener instead of opening
 // a new one. Run takes ownership of all inherited listeners.
 func (s *Server) Run(ctx context.Context, inherited map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, inherited)
@@ -52,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	main := s.httpServer(s.clients.withClientAddr(s.routes(observer)), &s.budget.Requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken,
@@ -69,9 +69,15 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			s.newRTMPService(l.RTMP.Addr(), nil).Serve(s.clients.behindProxies(l.RTMP, false))
 		})
 	}
+	if l.HTTP != nil {
+		side := s.httpServer(s.redirectRoutes(l.Main.Addr()), &s.budget.Requests)
+		servers = append(servers, side)
+		go func() { failed <- side.Serve(s.clients.behindProxies(l.HTTP, true)) }()
+	}
+	go s.getCertificates(s.draining) // not awaited, because an attempt may take minutes
 	if l.RTMPS != nil {
 		others.Go(func() {
-			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).Serve(s.clients.behindProxies(l.RTMPS,
+			s.newRTMPService(l.RTMPS.Addr(), s.cert.TLS()).Serve(s.clients.behindProxies(l.RTMPS,
 				false))
 		})
 	}
@@ -125,6 +131,7 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 // does not use TLS. newRTMPService takes ownership of config.
 func (s *Server) newRTMPService(addr net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
+		config.NextProtos = nil
 		config.SessionTicketsDisabled = true // rtmpdump treats a TLS 1.3 session ticket as an error
 	}
 	return &rtmp.Service{
@@ -139,7 +146,7 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	if s.cert == nil {
 		return main.Serve(ln)
 	}
-	main.TLSConfig = s.cert.config()
+	main.TLSConfig = s.cert.TLS()
 	main.Protocols.SetHTTP2(true)
 	return main.ServeTLS(ln, "", "")
 }

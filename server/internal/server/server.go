@@ -26,7 +26,7 @@ type Server struct {
 	log      *slog.Logger
 	hub      *live.Hub
 	acceptor *rtmp.Acceptor
-	cert     *certificate // nil without TLS
+	cert     certificates // nil without TLS
 	files    *store.Files // nil if no files are served
 	blobs    *store.Blobs // nil if no blobs are served
 	records  *recordings  // nil if no streams are recorded
@@ -80,11 +80,11 @@ func New(cfg Config) (*Server, error) {
 	s.budget = answer.New(limited, cfg.StallTimeout, s.refusals)
 	s.clients = newClients(s.draining, &cfg, s.refusals)
 	s.connections = connections{
-		clients: s.clients, tls: cfg.TLSCert != "", limit: cfg.MaxConnections,
+		clients: s.clients, tls: cfg.hasTLS(), limit: cfg.MaxConnections,
 		all: make(map[*proxy.Conn]netip.Addr), from: make(map[netip.Addr]int),
 	}
 	var err error
-	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
+	if s.cert, err = openCertificates(&cfg); err != nil {
 		return nil, err
 	}
 	keys, err := cfg.tokenKeys()
@@ -152,7 +152,8 @@ func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.awai
 // closeStores closes the files, the blobs, the recordings, the node and the hook. The context ctx
 // limits how long the recordings, the node and the hook may take.
 func (s *Server) closeStores(ctx context.Context) error {
-	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
+	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx),
+		s.closeCertificates())
 	s.hook.Close(ctx) // last, because the ends of publishers and players are reported to the hook
 	return err
 }
