@@ -45,6 +45,20 @@ func Program(t testing.TB, name string, others ...string) string {
 	return ""
 }
 
+// Python returns a Python that runs the statement check, such as "import jwt". If there is none, the
+// test is skipped, or fails on CI. packages are the names of the Debian packages that it needs.
+func Python(t testing.TB, check, packages string) string {
+	t.Helper()
+	// Debian's Python has Debian's packages, and another one in the path perhaps not.
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", check).Run() == nil {
+			return python
+		}
+	}
+	Missing(t, "Python with "+check+": apt-get install "+packages)
+	return ""
+}
+
 // NginxModule returns the line of nginx.conf that loads a module. path is the path of the nginx
 // program, and module is "stream" or "rtmp". If the module is compiled in, the line is "". If the
 // module is missing, the test is skipped, or fails on CI.

@@ -472,7 +472,7 @@ func TestOtherPrograms(t *testing.T) {
 		t.Error(err)
 	}
 
-	python := pythonWithJWT(t)
+	python := need.Python(t, "import jwt, cryptography", "python3-jwt python3-cryptography")
 	eddsa := block("python")
 	hs256 := strings.NewReplacer(
 		`open("private.pem").read()`, `"`+secret+`"`, "EdDSA", "HS256", "2026-11",
@@ -485,18 +485,6 @@ func TestOtherPrograms(t *testing.T) {
 			t.Errorf("%s prints %s, which means %v: %v", script, text, got, err)
 		}
 	}
-}
-
-// pythonWithJWT returns a Python that has PyJWT. Debian's Python has Debian's package, but another
-// one in PATH may not.
-func pythonWithJWT(t *testing.T) string {
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(python, "-c", "import jwt, cryptography").Run() == nil {
-			return python
-		}
-	}
-	need.Missing(t, "PyJWT: apt-get install python3-jwt python3-cryptography")
-	return ""
 }
 
 // A token that is verified has the alg of its key, is not expired, and means the same when it is
