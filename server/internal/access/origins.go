@@ -35,12 +35,15 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Ancestors returns the sites whose pages may show a player in a frame, as sources of the directive
-// frame-ancestors of a Content-Security-Policy.
+// Ancestors returns the directive of a Content-Security-Policy for the sites whose pages may show a
+// player in a frame. It is "" if all may.
 func (o *Origins) Ancestors() string {
-	list := []string{"'self'"}
+	list := []string{"frame-ancestors 'self'"}
 	if set := o.list.Load(); set != nil {
 		list = append(list, *set...)
+	}
+	if slices.Contains(list, "*") { // in a policy, * would not include files and programs
+		return ""
 	}
 	return strings.Join(list, " ")
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/acme/autocert"
 
@@ -95,11 +96,21 @@ func (c *Config) checkTLS() error {
 	return err
 }
 
-// getCertificates gets the certificates of --acme. It returns when all are there, or when ctx ends.
+// cacheTime limits the time for which the server waits for the cache of --acme-cache when it
+// starts.
+const cacheTime = 5 * time.Second
+
+// getCertificates begins to get the certificates of --acme, until ctx ends. It returns when those
+// in the cache can be served. An attempt may continue for minutes after the end of ctx.
 func (s *Server) getCertificates(ctx context.Context) {
-	if c, ok := s.cert.(*acmeCertificates); ok {
-		c.Run(ctx)
+	c, ok := s.cert.(*acmeCertificates)
+	if !ok {
+		return
 	}
+	go c.Run(ctx)
+	ctx, cancel := context.WithTimeout(ctx, cacheTime)
+	defer cancel()
+	c.AwaitCached(ctx)
 }
 
 // closeCertificates closes the connection to the cache of --acme-cache.
@@ -111,14 +122,22 @@ func (s *Server) closeCertificates() error {
 }
 
 // redirectRoutes returns the handler of the listener for plain HTTP. It redirects to the main
-// listener, and answers the requests of the authority of --acme.
+// listener, and answers /healthz and the requests of the authority of --acme.
 func (s *Server) redirectRoutes(main net.Addr) http.Handler {
 	port := ""
 	if tcp, ok := main.(*net.TCPAddr); ok && tcp.Port != 443 {
 		port = ":" + strconv.Itoa(tcp.Port)
 	}
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		switch {
+		case r.URL.Path == "/healthz":
+			s.refusals.Only("GET, HEAD", s.health)(w, r)
+			return
+		case r.Host == "":
+			s.refusals.Refuse(access.KindOf(r), w, r,
+				refuse.New(http.StatusBadRequest, "the request names no host"))
+			return
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			// The client has sent its data, and perhaps its token, without encryption.
 			s.refusals.Refuse(access.KindOf(r), w, r,
 				refuse.New(http.StatusForbidden, "use https: this address only redirects to it"))
@@ -136,5 +155,5 @@ func (s *Server) redirectRoutes(main net.Addr) http.Handler {
 	if c, ok := s.cert.(*acmeCertificates); ok {
 		h = c.Answer(h)
 	}
-	return h
+	return s.clients.withClientAddr(s.clients.withAddressLimits(h))
 }

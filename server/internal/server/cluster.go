@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/conn/acme"
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
@@ -154,7 +156,10 @@ func (c *Config) checkCluster() error {
 		return errors.New(
 			"--cluster needs --cluster-token, the same for all nodes: they prove to each other that they know it")
 	}
-	return c.checkAdvertise()
+	if err := c.checkAdvertise(); err != nil {
+		return err
+	}
+	return c.checkAdvertisedName()
 }
 
 func (c *Config) checkAdvertise() error {
@@ -171,6 +176,21 @@ func (c *Config) checkAdvertise() error {
 			c.Advertise)
 	}
 	return nil
+}
+
+// checkAdvertisedName returns an error if the other nodes would not accept the certificates of
+// --acme.
+func (c *Config) checkAdvertisedName() error {
+	if c.ACME == "" {
+		return nil
+	}
+	hosts, err := acme.ParseHosts(c.ACME)
+	u, _ := url.Parse(c.Advertise)
+	if err == nil && (u.Scheme != "https" || !slices.Contains(hosts, strings.ToLower(u.Hostname()))) {
+		err = fmt.Errorf("--advertise is %q, and --acme has no certificate for it: want https://HOST:PORT, "+
+			"with this node's own name, which --acme lists too", c.Advertise)
+	}
+	return err
 }
 
 // self returns the URL of this node in the form that other nodes use, or "" if the server is not in

@@ -357,7 +357,7 @@ func (c *Config) Check() error {
 func (c *Config) checkAccess() error {
 	for _, a := range []struct{ flag, address, port string }{
 		{"listen", c.Listen, "8080"}, {"admin", c.Admin, "8081"}, {"rtmp", c.RTMP, "1935"},
-		{"rtmps", c.RTMPS, "1936"},
+		{"rtmps", c.RTMPS, "1936"}, {"http-redirect", c.HTTPRedirect, "80"},
 	} {
 		if _, _, err := net.SplitHostPort(a.address); err != nil &&
 			(a.address != "" || a.flag == "listen") {

@@ -16,6 +16,10 @@ import (
 // The page at /live/NAME/ is the same for all streams, and says which sites may show it.
 func TestPlayerPage(t *testing.T) {
 	f := serve(t, func(c *Config) { c.CORS = "https://example.org, http://localhost:3000" })
+	if all := serve(t, nil).Get("/live/cam/").Header.Get("Content-Security-Policy"); strings.Contains(all,
+		"frame-ancestors") {
+		t.Errorf("with the default --cors, the policy is %q", all)
+	}
 	res := f.Get("/live/acme/cam/")
 	policy := res.Header.Get("Content-Security-Policy")
 	if res.Status != http.StatusOK || !strings.Contains(res.Body, "<video") ||

@@ -49,6 +49,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		s.node.Start(live.NewPeers(s.hub))
 	}
 	observer := s.observer(&l)
+	s.getCertificates(s.draining)
 	main := s.httpServer(s.clients.withClientAddr(s.routes(observer)), &s.budget.Requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
@@ -71,10 +72,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	if l.HTTP != nil {
 		side := s.httpServer(s.redirectRoutes(l.Main.Addr()), &s.budget.Requests)
+		side.ConnState = s.connections.note
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(s.clients.behindProxies(l.HTTP, true)) }()
 	}
-	go s.getCertificates(s.draining) // not awaited, because an attempt may take minutes
 	if l.RTMPS != nil {
 		others.Go(func() {
 			s.newRTMPService(l.RTMPS.Addr(), s.cert.TLS()).Serve(s.clients.behindProxies(l.RTMPS,

@@ -88,11 +88,11 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	keys, err := cfg.tokenKeys()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.hook, err = openHook(&s.cfg)
 	}
-	if s.hook, err = openHook(&s.cfg); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, s.closeCertificates())
 	}
 	s.gate, s.operator = access.NewGate(s.hook, s.refusals), access.NewGate(nil, s.refusals)
 	s.gate.SetPolicy(&access.Policy{Publish: cfg.PublishToken, Read: cfg.ReadToken, Keys: keys,

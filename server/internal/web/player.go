@@ -18,9 +18,9 @@ import (
 //go:embed player.html
 var playerPage []byte
 
-// playerPolicy is the Content-Security-Policy of playerPage without the directive frame-ancestors.
+// playerPolicy is the Content-Security-Policy of playerPage without [access.Origins.Ancestors].
 var playerPolicy = "default-src 'none'; script-src " + hashOf("script") + "; style-src " +
-	hashOf("style") + "; connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none'"
+	hashOf("style") + "; connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none'; "
 
 // hashOf returns the source expression for an inline element of playerPage.
 func hashOf(element string) string {
@@ -41,7 +41,7 @@ func (s *Service) servePlayer(w http.ResponseWriter, r *http.Request, name strin
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(playerPage)))
-	h.Set("Content-Security-Policy", playerPolicy+"; frame-ancestors "+s.cfg.Origins.Ancestors())
+	h.Set("Content-Security-Policy", playerPolicy+s.cfg.Origins.Ancestors())
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// certificatesKept is how long a certificate stays in Redis. Certificates are valid for 90 days.
-const certificatesKept = 100 * 24 * time.Hour
+// certificatesKept is how long a certificate or the key of the account stays in Redis after it was
+// stored. Few certificates are valid for longer.
+const certificatesKept = 400 * 24 * time.Hour
 
 // Certificates stores the TLS certificates of the cluster and their keys in Redis, so that every
 // node has them, and answers an authority that checks any of the nodes. The values are encrypted

@@ -301,8 +301,10 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 	}
 	if err != nil {
 		w.log.Warn("HLS does not continue the playlist that players may have", "reason", err)
-		// Players of that playlist see a discontinuity, unless they have the same number by chance.
-		cfg.FirstDiscontinuity += 1 + cfg.FirstMSN%unknownDiscontinuities
+		if cfg.FirstDiscontinuity == 0 { // otherwise this node has made the earlier playlist
+			// Its players see a discontinuity, unless they have the same number by chance.
+			cfg.FirstDiscontinuity = 1 + cfg.FirstMSN%unknownDiscontinuities
+		}
 	}
 	window, err = hls.NewWindow(cfg)
 	return window, cfg, localDate, err

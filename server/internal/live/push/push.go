@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/fanout"
 	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
 const (
@@ -44,7 +45,7 @@ type Config struct {
 
 	Program   string // name and version of this program, for the other servers
 	ChunkSize int    // chunk size of the hub's RTMP messages, in bytes
-	Retries   int    // how often in a row a push tries again before it gives up; 0: no limit
+	Retries   int    // how often in a row a push tries again at the other server before it gives up; 0: no limit
 	Unsent    int    // limits the unsent bytes of a connection in the kernel; 0: the system's default
 	Log       *slog.Logger
 }
@@ -249,6 +250,9 @@ func (p *push) run(ctx context.Context) {
 		}
 		if time.Since(began) > steadyAfter {
 			pause, failed = firstPause, 1
+		}
+		if _, ok := errors.AsType[*refuse.Refusal](err); ok { // by this server
+			failed--
 		}
 		if most := p.pusher.cfg.Retries; most > 0 && failed > most {
 			p.fail(err, 0)

@@ -74,13 +74,24 @@ function fillRow(row, stream, selected) {
 // of this page's node, which would otherwise pull them.
 function refreshPoster(row, stream) {
   const now = performance.now();
-  if (!stream.here || !stream.video || stream.left_out === 'all' || now < row.posterUntil || !isOnScreen(row.element)) return;
+  if (!stream.here || !stream.video || ['all', 'video'].includes(stream.left_out) || now < row.posterUntil || !isOnScreen(row.element)) return;
   row.posterUntil = now + posterFor;
   const next = document.createElement('video'); // takes the place of the last one when it has its picture
   next.muted = true;
   next.preload = 'auto';
-  next.addEventListener('loadeddata', () => row.element.querySelector('.poster').replaceChildren(next));
+  next.addEventListener('loadeddata', () => {
+    const place = row.element.querySelector('.poster');
+    if (place.firstElementChild) unload(place.firstElementChild);
+    place.replaceChildren(next);
+  });
+  next.addEventListener('error', () => (row.posterUntil = now + 6 * posterFor)); // there may be no keyframe yet
   next.src = address.http(stream.name, '/poster.mp4');
+}
+
+// unload frees the decoder of a video, of which a browser has few.
+function unload(video) {
+  video.removeAttribute('src');
+  video.load();
 }
 
 function isOnScreen(element) {
