@@ -138,6 +138,10 @@ func TestPush(t *testing.T) {
 			})
 			eventually(t, "no pushes", func() bool { return len(f.pushes()) == 0 })
 			f.hidesKey()
+			path := map[bool]string{false: "path=writev", true: "path=write\n"}[strings.HasSuffix(name, "s")]
+			if !strings.Contains(f.Log.String(), path) {
+				t.Errorf("no viewer has %s:\n%s", path, f.Log)
+			}
 		})
 	}
 }

@@ -97,7 +97,7 @@ func (r replies) Write(p []byte) (int, error) {
 
 // postFLV starts to send the stream in an HTTP request.
 func (p *push) postFLV(ctx context.Context, conn net.Conn) (*connection, error) {
-	v, to, err := p.admit(ctx, wholeConn{conn}, rendition.FLV)
+	v, to, err := p.admit(ctx, whole(conn), rendition.FLV)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +124,21 @@ func (c wholeConn) CloseWrite() error { return nil }
 
 // NetConn returns the connection; see package tcpconn.
 func (c wholeConn) NetConn() net.Conn { return c.Conn }
+
+// A wholeTCPConn is a wholeConn without TLS. Its socket can be written to directly.
+type wholeTCPConn struct{ *net.TCPConn }
+
+func (c wholeTCPConn) CloseWrite() error { return nil }
+
+// NetConn returns the connection; see package tcpconn.
+func (c wholeTCPConn) NetConn() net.Conn { return c.TCPConn }
+
+func whole(conn net.Conn) net.Conn {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return wholeTCPConn{tcp}
+	}
+	return wholeConn{conn}
+}
 
 // readResponse reads the response to an HTTP request. The result is nil if the server has received
 // the stream.
