@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // maxFailures limits the failures that a history reports.
@@ -17,6 +19,9 @@ const maxFailures = 20
 type Check struct {
 	book         *logBook
 	silentOwners bool // a silent publisher keeps its stream
+	// disturbed reports whether a fault has affected Redis or the node with an address since a time,
+	// or the process of the node since another time.
+	disturbed func(address string, since, itselfSince time.Time) bool
 
 	mu   sync.Mutex
 	calm bool // nothing may be lost now
@@ -153,6 +158,10 @@ func (c *Check) ownerChanged(e OwnerChange) {
 		time.Now().After(c.epochsRepeat)):
 		c.failLocked("%s: %s got epoch %d after epoch %d", e.Stream, e.Node, e.Epoch, o.most)
 	}
+	if e.Replaced != "" && c.isSilent(e) {
+		c.failLocked("%s: %s has replaced %s, although its publisher is silent", e.Stream, e.Node,
+			e.Replaced)
+	}
 	o.last, o.since = e, time.Now()
 	if e.GivenUp {
 		o.ends++
@@ -175,6 +184,26 @@ func (c *Check) ownerChanged(e OwnerChange) {
 			s.epoch = e.Epoch
 		}
 	}
+}
+
+// isSilent reports whether the node that has claimed a stream has only publishers that were silent
+// when it sent the claim. The result is false if a fault may have delayed the claim, which is sent
+// again for up to a quarter of a lease, or if the node was suspended, and reads only now what its
+// publishers have sent. The caller must hold c.mu.
+func (c *Check) isSilent(e OwnerChange) bool {
+	const least = live.StalledAfter + time.Second + lease/4
+	now := time.Now()
+	silent := false
+	for _, s := range c.sessions {
+		if s.stream != e.Stream || addressOf(s.node) != e.Node {
+			continue
+		}
+		if now.Sub(s.last) < least {
+			return false
+		}
+		silent = silent || s.ended.IsZero()
+	}
+	return silent && !c.disturbed(e.Node, now.Add(-300*time.Millisecond), now.Add(-least))
 }
 
 // endsOf returns how often the owners of a stream have given it up.

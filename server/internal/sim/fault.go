@@ -218,7 +218,11 @@ func (w *world) disrupt(random *rand.Rand, until time.Duration) {
 			break
 		}
 		f := &faults[random.IntN(len(faults))]
-		lasts := min(time.Duration(300+random.IntN(8000))*time.Millisecond, left-500*time.Millisecond)
+		lasts := time.Duration(300+random.IntN(8000)) * time.Millisecond
+		if random.IntN(5) == 0 {
+			lasts += lease // other nodes then act without the lease
+		}
+		lasts = min(lasts, left-500*time.Millisecond)
 		d := &disruption{rand.New(rand.NewPCG(random.Uint64(), 4)), busy}
 		running.Go(func() {
 			w.book.addf("world", "%s, for %v", f.name, lasts)

@@ -167,6 +167,12 @@ func Play(seed uint64) *Result {
 	w.redis.skew = time.Duration(random.IntN(4000)-2000) * time.Millisecond
 	w.takeover = []live.Takeover{live.TakeoverAlways, live.TakeoverAlways, live.TakeoverStalled,
 		live.TakeoverNever}[random.IntN(4)]
+	w.check.disturbed = func(address string, since, itselfSince time.Time) bool {
+		return w.disturbed("redis", since) || slices.ContainsFunc(w.names, func(name string) bool {
+			return addressOf(name) == address && (w.disturbed(name, since) ||
+				w.disturbed(name+itself, itselfSince))
+		})
+	}
 	w.check.silentOwners = w.takeover == live.TakeoverNever
 	w.stored = random.IntN(2) == 0
 	w.book.addf("world", "seed %d, takeover %s, segments stored: %v, Redis ahead by %v", seed,

@@ -23,8 +23,8 @@ const storeTime = 10 * time.Second
 const saveTime = 100 * time.Millisecond
 
 // playerTime is how long a server may take to answer a player: as long as the player waits for the
-// stream, and then for a last attempt to reach its owner.
-const playerTime = 20 * time.Second
+// stream, and then for its first playlist, or for a last attempt to reach its owner.
+const playerTime = 28 * time.Second
 
 // longAway is how long a stream may pause before its playlist cannot be continued.
 const longAway = 7 * time.Second
@@ -166,13 +166,14 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 
 // noSegment checks a failed request for a segment that the latest playlist has. The segment may be
 // missing only after a failure: with a store, if Redis has failed since the segment was made;
-// without a store, also if the stream may have another owner now.
+// without a store, also if the stream may have another owner now. The store gets it within saveTime.
 func (p *player) noSegment(s *hlscheck.Segment, err error) {
 	w := p.world
 	made := s.Date.Add(-dateTime)
-	if !isNotFound(err) || w.disturbed("redis", made) ||
+	now := w.check.ownership(p.stream)
+	if !isNotFound(err) || now != p.last.owner && time.Since(now.since) < saveTime || w.disturbed("redis", made) ||
 		w.disturbedBetween(p.last.at.Add(-saveTime), time.Now()) ||
-		!w.stored && (w.check.ownership(p.stream) != p.last.owner || w.anyDisturbed(made)) {
+		!w.stored && (now != p.last.owner || w.anyDisturbed(made)) {
 		return
 	}
 	w.check.fail("%s: the playlist has %s, but %v", p.name, s.URI, err)

@@ -109,7 +109,7 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 	p.world.book.addf(p.who(), "session %d begins at %s", s.id, node)
 	stop := context.AfterFunc(ctx, d.cut)
 	defer stop()
-	if err = p.sendFrames(ctx, conn, s, d); err == errLost {
+	if err = p.sendFrames(ctx, node, conn, s, d); err == errLost {
 		p.silent.Go(func() { p.stayConnected(ctx, s, d) })
 		return err
 	}
@@ -121,7 +121,8 @@ func (p *publisher) publish(ctx context.Context, node string) error {
 var errLost = errors.New("the connection of the encoder is lost")
 
 // sendFrames sends frames until the session ends.
-func (p *publisher) sendFrames(ctx context.Context, conn net.Conn, s *session, d door) error {
+func (p *publisher) sendFrames(ctx context.Context, node string, conn net.Conn, s *session,
+	d door) error {
 	limit := time.Duration(3+p.random.IntN(20)) * time.Second
 	if p.hesitations.IntN(4) == 0 {
 		limit = time.Duration(300+p.hesitations.IntN(2700)) * time.Millisecond
@@ -172,6 +173,10 @@ func (p *publisher) sendFrames(ctx context.Context, conn net.Conn, s *session, d
 			stalled := time.Now()
 			p.pause(ctx, 500*time.Millisecond, 6*time.Second)
 			shift += time.Since(stalled)
+		}
+		if p.hesitations.IntN(80) == 0 && p.world.takeover != live.TakeoverNever &&
+			(p.world.disturbed(node, time.Now()) || p.world.disturbed("redis", time.Now())) {
+			return errLost // a network has more than one failure at once
 		}
 		if time.Since(begin) > limit {
 			if p.random.IntN(2) == 0 {

@@ -59,6 +59,7 @@ type OwnerChange struct {
 	Epoch        uint64
 	Restored     bool // by a renewal, after Redis had lost the data
 	GivenUp      bool
+	Replaced     string // the owner that had a publisher until then; "" if there was none
 }
 
 // undoFor is how long changes can be undone.

@@ -72,6 +72,10 @@ func (r *Redis) claim(key string, argv []string) string {
 		takeover == "stalled" && now.UnixMilli()-number(o["heard"]) < stalled) {
 		return array(o["epoch"], o["node"])
 	}
+	var replaced string
+	if owned && o["node"] != node && o["away"] != "1" {
+		replaced = o["node"]
+	}
 	epoch := max(now.UnixMicro(), number(o["epoch"])+1, seen+1)
 	text := strconv.FormatInt(epoch, 10)
 	ms := now.UnixMilli()
@@ -81,7 +85,7 @@ func (r *Redis) claim(key string, argv []string) string {
 	r.expire(key, milliseconds(argv[4])+milliseconds(argv[5]))
 	r.renewed[key] = false
 	r.publish(argv[6], node+" "+text+" "+argv[7])
-	r.observe(OwnerChange{Stream: argv[7], Node: node, Epoch: uint64(epoch)})
+	r.observe(OwnerChange{Stream: argv[7], Node: node, Epoch: uint64(epoch), Replaced: replaced})
 	return array(text)
 }
 

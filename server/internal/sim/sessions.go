@@ -71,8 +71,8 @@ func (c *Check) sessionEnded(s *session) {
 // session began. It is refused only because of another one that has sent something a short time
 // ago. With --takeover never, the other publisher may also be silent.
 //
-// A publisher that leaves while it waits for live.LeastStay still takes the stream: its connection is
-// not read in that time.
+// A publisher that leaves while it waits for live.LeastStay at another node still takes the stream:
+// its connection is not read in that time.
 //
 // A claim may reach Redis late, up to claimTime, if its node has lost Redis, or has ended.
 func (c *Check) dismissed(s *session, reason string,
@@ -94,13 +94,16 @@ func (c *Check) dismissed(s *session, reason string,
 		return
 	}
 	since := s.began.Add(-500 * time.Millisecond)
-	left := since.Add(-live.LeastStay)
+	waited := func(o *session) bool {
+		return o.node != s.node && addressOf(o.node) == owner.last.Node &&
+			o.ended.After(s.began.Add(-live.LeastStay-500*time.Millisecond))
+	}
 	if refused {
 		since = s.began.Add(-claimTime)
 	}
 	for _, o := range c.sessions {
 		connected := o.ended.IsZero()
-		if o != s && o.stream == s.stream && (o.last.After(since) || o.ended.After(left) ||
+		if o != s && o.stream == s.stream && (o.last.After(since) || waited(o) ||
 			connected && time.Since(o.last) < live.StalledAfter+time.Second ||
 			c.silentOwners && (connected || refused && o.ended.After(since))) {
 			return

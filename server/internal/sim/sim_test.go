@@ -194,6 +194,7 @@ var failedSeeds = []struct {
 	{6453, "a request whose player has left keeps a processor busy"},
 	{1795828694422, "the target duration changes in a playlist of which the store lacks segments"},
 	{1795833689200, "a node whose publisher has left takes a stream whose publisher has returned"},
+	{100452, "a player waits for the playlist of a stream whose publisher comes and goes"},
 	{7127, "players get 404 for each segment, because their node has the end of an earlier stream"},
 	{1795862027455, "a node that becomes the owner late sends frames from before another owner"},
 }

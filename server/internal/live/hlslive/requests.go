@@ -101,6 +101,10 @@ func (w *Window) isNext(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
+// mostStart is how long a request waits for the first playlist of a stream. A stream whose publisher
+// comes and goes may never have one.
+const mostStart = 15 * time.Second
+
 // await waits until done returns true or an error. It holds w.mu while it calls done, and calls
 // done again after each change. A waiting request counts towards Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
@@ -119,18 +123,30 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 		w.Touch()
 		w.shared.Waiting.Release()
 	}()
+	var late <-chan time.Time
+	if w.window == nil {
+		timer := time.NewTimer(mostStart)
+		defer timer.Stop()
+		late = timer.C
+	}
 	for !ok && err == nil {
 		changed := w.news.changed
 		w.mu.Unlock()
+		timedOut := false
 		select {
 		case <-changed:
+		case <-late:
+			timedOut = true
 		case <-ctx.Done():
 		}
 		w.mu.Lock()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ok, err = w.check(done)
+		if ok, err = w.check(done); !ok && err == nil && timedOut && w.window == nil {
+			err = refuse.New(http.StatusServiceUnavailable,
+				"stream %q has no playlist yet: its publisher has sent too little", w.name).After(time.Second)
+		}
 	}
 	return err
 }

@@ -190,6 +190,30 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// A request does not wait without end for the first playlist of a stream whose publisher sends too
+// little.
+func TestFirstPlaylistIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWindowTest(t, nil, nil)
+		defer w.close()
+		begun := time.Now()
+		_, err := w.Playlist(t.Context(), MediaName, hls.Reload{}, false)
+		if refused, ok := errors.AsType[*refuse.Refusal](err); !ok ||
+			refused.Status != http.StatusServiceUnavailable || time.Since(begun) != mostStart {
+			t.Errorf("after %v: %v, want status 503 after %v", time.Since(begun), err, mostStart)
+		}
+		go func() {
+			for range 4 {
+				w.send(video)
+			}
+		}()
+		if list := w.playlist(); !strings.Contains(list, "#EXTINF") {
+			t.Errorf("the first playlist is\n%s", list)
+		}
+		time.Sleep(5 * time.Second) // the goroutine ends
+	})
+}
+
 // A request for the next part waits, and so does a request for the first part of the next segment,
 // because the current segment may end first. Later parts are refused.
 func TestNextPartsAreAwaited(t *testing.T) {
