@@ -29,6 +29,10 @@ var phases = []struct{ from, to, end time.Duration }{
 	{29 * time.Second, 47 * time.Second, 60 * time.Second},
 }
 
+// endsFor is the time at the end of a history in which the streams have ended. Players must get
+// their last playlists.
+const endsFor = 4 * time.Second
+
 // A world has the network, the nodes and the clients of one history.
 type world struct {
 	seed   uint64
@@ -48,6 +52,7 @@ type world struct {
 
 	mu          sync.Mutex
 	quiet       chan struct{} // closed while there are no faults
+	ending      atomic.Bool   // the encoders end their streams and do not come back
 	disturbance []disturbance
 }
 
@@ -242,6 +247,10 @@ func (w *world) play(random *rand.Rand) {
 		w.disrupt(random, p.to)
 		w.judge(p.end)
 	}
+	w.book.add("world", "the encoders end")
+	w.check.setCalm(false)
+	w.ending.Store(true)
+	time.Sleep(endsFor)
 	cancel()
 	clients.Wait()
 	for _, n := range w.nodes {

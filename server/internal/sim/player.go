@@ -76,12 +76,13 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 	rules := hlscheck.New()
 	before, query := "", ""
 	var last struct {
-		epoch   string    // of the playlist
-		ends    int       // see Check.endsOf
-		changed time.Time // when the playlist last changed
-		got     time.Time // when the playlist was received
-		msn     uint64    // of the latest segment that was fetched
-		any     bool      // a segment was fetched
+		epoch   string           // of the playlist
+		ends    int              // see Check.endsOf
+		changed time.Time        // when the playlist last changed
+		got     time.Time        // when the playlist was received
+		open    hlscheck.Segment // the segment that was not complete
+		msn     uint64           // of the latest segment that was fetched
+		any     bool             // a segment was fetched
 	}
 	var w *playback
 	for failed := 0; failed < 8; {
@@ -105,6 +106,7 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		if p.restarts(moved, time.Since(last.changed), ends != last.ends) ||
 			p.world.disturbedBetween(last.got, last.got.Add(saveTime)) {
 			rules, last.any, w = hlscheck.New(), false, nil
+			last.open = hlscheck.Segment{}
 		}
 		last.got = time.Now()
 		p.last = received{last.got, owner}
@@ -128,6 +130,8 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		before = string(text)
 		m := rules.Playlist()
 		p.world.check.playlist()
+		p.gap(&last.open, m)
+		last.open = m.Open
 		for i := range m.Segments {
 			s := &m.Segments[i]
 			if s.URI == "" || s.Gap || last.any && s.MSN <= last.msn {
@@ -164,14 +168,32 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 	return fmt.Errorf("too many requests have failed")
 }
 
+// gap checks the gap in place of a segment that was open in the playlist before, and that its owner
+// has not completed. It lasts about as long as the parts that players have got. The last one may
+// not be stored.
+func (p *player) gap(open *hlscheck.Segment, m *hlscheck.Media) {
+	var had, longest time.Duration
+	for _, part := range open.Parts {
+		had, longest = had+part.Duration, max(longest, part.Duration)
+	}
+	for i := range m.Segments {
+		if s := &m.Segments[i]; s.Gap && s.MSN == open.MSN && s.Duration < had-longest {
+			p.world.check.fail("%s: the gap in place of segment %d lasts %v, and its parts lasted %v", p.name,
+				s.MSN, s.Duration, had)
+		}
+	}
+}
+
 // noSegment checks a failed request for a segment that the latest playlist has. The segment may be
 // missing only after a failure: with a store, if Redis has failed since the segment was made;
-// without a store, also if the stream may have another owner now. The store gets it within saveTime.
+// without a store, also if the stream may have another owner now. The store gets the segments of an
+// owner that was replaced within saveTime.
 func (p *player) noSegment(s *hlscheck.Segment, err error) {
 	w := p.world
 	made := s.Date.Add(-dateTime)
 	now := w.check.ownership(p.stream)
-	if !isNotFound(err) || now != p.last.owner && time.Since(now.since) < saveTime || w.disturbed("redis", made) ||
+	moving := now != p.last.owner && !now.givenUp && time.Since(now.since) < saveTime
+	if !isNotFound(err) || moving || w.disturbed("redis", made) ||
 		w.disturbedBetween(p.last.at.Add(-saveTime), time.Now()) ||
 		!w.stored && (now != p.last.owner || w.anyDisturbed(made)) {
 		return

@@ -43,7 +43,7 @@ func (p *publisher) who() string { return fmt.Sprintf("pub%d", p.stream) }
 // run publishes until ctx ends. When the world is calm, it stays at one node.
 func (p *publisher) run(ctx context.Context) {
 	defer p.silent.Wait()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !p.world.ending.Load() {
 		if p.extra {
 			p.pause(ctx, time.Second, 8*time.Second)
 			if p.world.calm() || ctx.Err() != nil {
@@ -162,9 +162,9 @@ func (p *publisher) sendFrames(ctx context.Context, node string, conn net.Conn, 
 			return err
 		}
 		if p.world.calm() {
-			if p.extra {
+			if p.extra || p.world.ending.Load() {
 				d.end()
-				return fmt.Errorf("the second encoder ends")
+				return fmt.Errorf("the encoder ends for good")
 			}
 			continue
 		}
