@@ -393,11 +393,17 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 			time.Sleep(40 * time.Millisecond)
 			h.send(p, sc.tags[i])
 		}
-		if len(got) > 0 {
-			t.Errorf("an answer without a keyframe: %v", <-got)
-		}
-		h.done(p, nil)
 		var refused *refuse.Refusal
+		if err := <-got; !errors.As(err, &refused) ||
+			refused.Status != http.StatusServiceUnavailable {
+			t.Errorf("without a keyframe: %v, want status 503", err)
+		}
+		go func() {
+			_, err := h.playlist(hls.Reload{}, false)
+			got <- err
+		}()
+		synctest.Wait()
+		h.done(p, nil)
 		if err := <-got; !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 			t.Errorf("at the end: %v", err)
 		}

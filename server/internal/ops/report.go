@@ -40,15 +40,16 @@ type ServerReport struct {
 	Blobs    bool    `json:"blobs"`             // whether /blobs/ is enabled
 	Publish  string  `json:"publish"`           // who may publish: open, token, hook or off
 	Read     string  `json:"read"`              // who may watch: open or token
-	// Posters is set if the page may show posters. With a hook, each poster would be a play.
-	Posters bool `json:"posters,omitempty"`
-	RTMP    int  `json:"rtmp"`  // port of the RTMP listener, or 0
-	RTMPS   int  `json:"rtmps"` // port of the RTMPS listener, or 0
+	RTMP     int     `json:"rtmp"`              // port of the RTMP listener, or 0
+	RTMPS    int     `json:"rtmps"`             // port of the RTMPS listener, or 0
 	// Loopback is set if only this machine can reach the main listener.
 	Loopback bool `json:"loopback"`
 
 	RTMPLoopback  bool `json:"rtmp_loopback"`  // as Loopback, for the RTMP listener
 	RTMPSLoopback bool `json:"rtmps_loopback"` // as Loopback, for the RTMPS listener
+
+	// Posters is set if the page may show posters. With a hook, each poster would be a play.
+	Posters bool `json:"posters,omitempty"`
 }
 
 // A NodeReport describes another node and its streams. If the node has sent no report, Error is the

@@ -57,7 +57,7 @@ func TestPageBehindAToken(t *testing.T) {
 	// The addresses for other programs work without changes.
 	const addresses = `[...document.querySelectorAll('#watch code')].map(e => e.textContent.match(/http[^"]*/)?.[0]).filter(Boolean).join(' ')`
 	offered, err := chromedp.Run(ctx, chromedp.Evaluate[string](addresses))
-	if err != nil || strings.Count(offered, " ") != 3 {
+	if err != nil || strings.Count(offered, " ") != 4 {
 		t.Fatalf("the page offers %q, %v", offered, err)
 	}
 	for address := range strings.SplitSeq(offered, " ") {

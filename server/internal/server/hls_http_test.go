@@ -83,7 +83,7 @@ func TestHLSRequests(t *testing.T) {
 		{"GET", part, etag + part, 200},
 		{"GET", part, etag + `"other"`, 200},
 		{"GET", part, "Range: bytes=0-9", 200},
-		{"GET", "", "", 400}, {"GET", "index2.m3u8", "", 404}, {"GET", "media.m3u8/", "", 400},
+		{"GET", "", "", 200}, {"GET", "index2.m3u8", "", 404}, {"GET", "media.m3u8/", "", 400},
 		{"GET", "x%2f..%2fmedia.m3u8", "", 400}, {"GET", "%2e%2e%2findex.m3u8", "", 400},
 		{"GET", strings.Repeat("9", 8000) + "-1.m4s", "", 404},
 		{"GET", "0" + part, "", 404}, {"GET", strings.ToUpper(strings.TrimSuffix(part, ".m4s")) +

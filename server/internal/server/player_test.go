@@ -34,8 +34,8 @@ func TestPlayerPage(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, res.Status, want)
 		}
 	}
-	if status := f.status(http.MethodPost, "/live/cam/"); status != http.StatusMethodNotAllowed {
-		t.Errorf("a publisher gets %d, want 405", status)
+	if status := f.status(http.MethodPost, "/live/cam/"); status != http.StatusBadRequest {
+		t.Errorf("a publisher gets %d, want 400", status)
 	}
 }
 

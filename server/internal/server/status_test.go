@@ -82,7 +82,7 @@ func TestStatus(t *testing.T) {
 		{method: "GET", path: "/healthz", want: 200, says: "ok"},
 		{method: "GET", path: "/metrics", want: 200, says: "millrace_streams 0"},
 		{method: "GET", path: "/api/streams", want: 200,
-			says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true,"rtmp_loopback":false,"rtmps_loopback":false},"streams":[]`},
+			says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true,"rtmp_loopback":false,"rtmps_loopback":false,"posters":true},"streams":[]`},
 		{method: "POST", path: "/api/streams", want: 405},
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},

@@ -43,6 +43,9 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 	name, object := streamname.Split(path)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	allow := "GET, HEAD, POST, PUT, OPTIONS"
+	if !read && object == streamname.Player { // a publisher learns that the name is wrong
+		name, object = path, ""
+	}
 	if object != "" {
 		allow = "GET, HEAD, OPTIONS"
 	}
