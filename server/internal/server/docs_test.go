@@ -312,7 +312,7 @@ func TestDocumentedRTMPCommands(t *testing.T) {
 	cfg.Log = slog.New(slog.NewTextHandler(book, nil))
 	f := serveOn(t, cfg, book, l)
 	_, port, _ := net.SplitHostPort(l.RTMP.Addr().String())
-	want := `"rtmp":` + port + `,"rtmps":0,"loopback":true,"rtmp_loopback":true,"rtmps_loopback":false}`
+	want := `"rtmp":` + port + `,"rtmps":0,"loopback":true,"rtmp_loopback":true,"rtmps_loopback":false`
 	if got := f.Get("/api/streams").Body; !strings.Contains(got, want) {
 		t.Errorf("/api/streams is %s, want %s", got, want)
 	}
