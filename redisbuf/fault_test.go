@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -297,7 +298,9 @@ func TestCancelInTheMiddle(t *testing.T) {
 		p.Set(redistest.HoldRequest(100000).On("cancel\r\n"))
 		inner, cancel := context.WithTimeout(ctx, 15*time.Millisecond)
 		large := randomValue(16 << 20)
-		if err := s.call(inner, c, "cancel", large); !errors.Is(err, context.DeadlineExceeded) {
+		// On a busy machine, the time may be up while the client dials. The error is then the dialer's.
+		err := s.call(inner, c, "cancel", large)
+		if late, ok := errors.AsType[net.Error](err); !ok || !late.Timeout() {
 			t.Fatalf("%s: %v, want context.DeadlineExceeded", s.name, err)
 		}
 		cancel()
