@@ -19,6 +19,8 @@ var packages = map[string]string{
 	"nginx":           "nginx-light",
 	"obs":             "obs-studio xvfb libgl1-mesa-dri",
 
+	"pebble-challtestsrv": "pebble",
+
 	"systemd-socket-activate": "systemd",
 	"systemd-analyze":         "systemd",
 	"valkey-server":           "valkey",
