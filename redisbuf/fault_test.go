@@ -298,7 +298,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 		p.Set(redistest.HoldRequest(100000).On("cancel\r\n"))
 		inner, cancel := context.WithTimeout(ctx, 15*time.Millisecond)
 		large := randomValue(16 << 20)
-		// On a busy machine, the time may be up while the client dials. The error is then the dialer's.
+		// On a busy machine, the time may be up while the client dials. The error is then the
+		// dialer's.
 		err := s.call(inner, c, "cancel", large)
 		if late, ok := errors.AsType[net.Error](err); !ok || !late.Timeout() {
 			t.Fatalf("%s: %v, want context.DeadlineExceeded", s.name, err)

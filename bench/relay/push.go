@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Push measures what it costs to send streams on to another server, and whether a server that does
-// not read delays viewers.
+// Push measures the CPU time for sending streams to another server, and whether viewers are delayed
+// by a server that does not read.
 var Push = &measure.Program{
 	Name: "push", What: "streams that are sent on to another server, beside viewers", Rounds: 5,
 	Brief: []string{"-rounds", "2"},

@@ -47,8 +47,8 @@ func Program(t testing.TB, name string, others ...string) string {
 	return ""
 }
 
-// Python returns a Python that runs the statement check, such as "import jwt". If there is none, the
-// test is skipped, or fails on CI. packages are the names of the Debian packages that it needs.
+// Python returns a Python that runs the statement check, such as "import jwt". If there is none,
+// the test is skipped, or fails on CI. packages are the names of the Debian packages that it needs.
 func Python(t testing.TB, check, packages string) string {
 	t.Helper()
 	// Debian's Python has Debian's packages, and another one in the path perhaps not.

@@ -35,8 +35,8 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Ancestors returns the directive of a Content-Security-Policy for the sites whose pages may show a
-// player in a frame. It is "" if all may.
+// Ancestors returns the frame-ancestors directive of a Content-Security-Policy, with the sites that
+// may embed the player. It returns "" if all sites may.
 func (o *Origins) Ancestors() string {
 	list := []string{"frame-ancestors 'self'"}
 	if set := o.list.Load(); set != nil {

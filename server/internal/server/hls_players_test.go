@@ -129,12 +129,12 @@ func TestHLSPlayers(t *testing.T) {
 	}
 }
 
-// H.265 plays, and its video frames are the source's. ffmpeg 5 cannot write it to FLV, so the
-// frames are taken from an MP4 file.
-func TestHLSOfHEVC(t *testing.T) {
-	t.Parallel()
+// hevcFilm makes a film with H.265, as FLV tags and as an MP4 file. ffmpeg 5 cannot write H.265 to
+// FLV, so the frames are taken from the file.
+func hevcFilm(t *testing.T) (film reel, source string) {
+	t.Helper()
 	need.Program(t, "ffmpeg")
-	source := filepath.Join(t.TempDir(), "source.mp4")
+	source = filepath.Join(t.TempDir(), "source.mp4")
 	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25",
 		"-t", "6", "-c:v", "libx265",
 		"-preset", "ultrafast", "-x265-params", "log-level=none:keyint=25:bframes=0", "-tag:v",
@@ -151,7 +151,7 @@ func TestHLSOfHEVC(t *testing.T) {
 		return binary.BigEndian.AppendUint32(withTime(b, ms), uint32(len(b)))
 	}
 	at := bytes.Index(data, []byte("hvcC"))
-	film := reel{tag(0, "\x90hvc1", data[at+4:at-4+int(binary.BigEndian.Uint32(data[at-4:]))])}
+	film = reel{tag(0, "\x90hvc1", data[at+4:at-4+int(binary.BigEndian.Uint32(data[at-4:]))])}
 	for n, in := 0, data; len(in) >= 8; in = in[binary.BigEndian.Uint32(in):] {
 		if string(in[4:8]) != "mdat" {
 			continue
@@ -163,6 +163,13 @@ func TestHLSOfHEVC(t *testing.T) {
 		film = append(film, tag(40*n, head, in[8:binary.BigEndian.Uint32(in)]))
 		n++
 	}
+	return film, source
+}
+
+// H.265 plays, and its video frames are the source's.
+func TestHLSOfHEVC(t *testing.T) {
+	t.Parallel()
+	film, source := hevcFilm(t)
 	f := serve(t, keepAll)
 	files := &filmFiles{t.TempDir()}
 	player := f.follow("film", func(c *hlscheck.Client) { c.Output = files })

@@ -108,6 +108,33 @@ func TestPlayerWithToken(t *testing.T) {
 	pagetest.Await(t, ctx, behind+` < 2`)
 }
 
+// The player finds the same codecs in an MP4 file as the playlist of HLS names.
+func TestPlayerKnowsCodecs(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	hevc, _ := hevcFilm(t)
+	f := serve(t, keepAll)
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/live/absent/"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, film := range map[string]reel{"avc": sampleReel(6).only(videoTag), "hevc": hevc} {
+		p := f.Publisher(name)
+		p.Send(film.bytes(1))
+		list := f.Get("/live/" + name + "/index.m3u8").Body
+		_, codecs, _ := strings.Cut(list, "CODECS=")
+		codecs, _, ok := strings.Cut(codecs, ",")
+		if !ok {
+			t.Fatalf("%s: no codecs in %s", name, list)
+		}
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(
+			`fetch('/live/%s/poster.mp4').then((a) => a.arrayBuffer()).then((b) => typeOf(new Uint8Array(b)))`,
+			name), chromedp.EvalAwaitPromise))
+		if want := "video/mp4; codecs=" + codecs; err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
+		}
+		p.End()
+	}
+}
+
 // A page of another site shows the player in a frame only if --cors has the site, as it has by
 // default.
 func TestPlayerInAFrame(t *testing.T) {

@@ -19,8 +19,8 @@ const maxFailures = 20
 type Check struct {
 	book         *logBook
 	silentOwners bool // a silent publisher keeps its stream
-	// disturbed reports whether a fault has affected Redis or the node with an address since a time,
-	// or the process of the node since another time.
+	// disturbed reports whether a fault has affected Redis or the node with an address since a
+	// time, or the process of the node since another time.
 	disturbed func(address string, since, itselfSince time.Time) bool
 
 	mu   sync.Mutex

@@ -76,13 +76,12 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 	rules := hlscheck.New()
 	before, query := "", ""
 	var last struct {
-		epoch   string           // of the playlist
-		ends    int              // see Check.endsOf
-		changed time.Time        // when the playlist last changed
-		got     time.Time        // when the playlist was received
-		open    hlscheck.Segment // the segment that was not complete
-		msn     uint64           // of the latest segment that was fetched
-		any     bool             // a segment was fetched
+		epoch   string    // of the playlist
+		ends    int       // see Check.endsOf
+		changed time.Time // when the playlist last changed
+		got     time.Time // when the playlist was received
+		msn     uint64    // of the latest segment that was fetched
+		any     bool      // a segment was fetched
 	}
 	var w *playback
 	for failed := 0; failed < 8; {
@@ -106,7 +105,6 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		if p.restarts(moved, time.Since(last.changed), ends != last.ends) ||
 			p.world.disturbedBetween(last.got, last.got.Add(saveTime)) {
 			rules, last.any, w = hlscheck.New(), false, nil
-			last.open = hlscheck.Segment{}
 		}
 		last.got = time.Now()
 		p.last = received{last.got, owner}
@@ -130,8 +128,6 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		before = string(text)
 		m := rules.Playlist()
 		p.world.check.playlist()
-		p.gap(&last.open, m)
-		last.open = m.Open
 		for i := range m.Segments {
 			s := &m.Segments[i]
 			if s.URI == "" || s.Gap || last.any && s.MSN <= last.msn {
@@ -166,22 +162,6 @@ func (p *player) play(ctx context.Context, client *http.Client) error {
 		}
 	}
 	return fmt.Errorf("too many requests have failed")
-}
-
-// gap checks the gap in place of a segment that was open in the playlist before, and that its owner
-// has not completed. It lasts about as long as the parts that players have got. The last one may
-// not be stored.
-func (p *player) gap(open *hlscheck.Segment, m *hlscheck.Media) {
-	var had, longest time.Duration
-	for _, part := range open.Parts {
-		had, longest = had+part.Duration, max(longest, part.Duration)
-	}
-	for i := range m.Segments {
-		if s := &m.Segments[i]; s.Gap && s.MSN == open.MSN && s.Duration < had-longest {
-			p.world.check.fail("%s: the gap in place of segment %d lasts %v, and its parts lasted %v", p.name,
-				s.MSN, s.Duration, had)
-		}
-	}
 }
 
 // noSegment checks a failed request for a segment that the latest playlist has. The segment may be

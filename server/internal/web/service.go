@@ -37,8 +37,8 @@ func NewService(cfg Config) *Service {
 		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewAdmission(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
-// Serve serves all requests for /live/NAME, /live/NAME/OBJECT and /live/NAME/. path is the URL path without the
-// prefix /live/.
+// Serve serves all requests for /live/NAME, /live/NAME/OBJECT and /live/NAME/. path is the URL path
+// without the prefix /live/.
 func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 	name, object := streamname.Split(path)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead

@@ -1,8 +1,8 @@
 // Package acme gets TLS certificates from an authority such as Let's Encrypt (RFC 8555).
 //
-// A [Certificates] asks for the certificates when the server starts, and renews them when two
-// thirds of their time have passed. Handshakes never wait for the authority, and never make the
-// server ask it: authorities limit how often a server may ask.
+// A [Certificates] requests the certificates when the server starts, and renews them before they
+// expire. Handshakes never wait for the authority, and never cause a request to it, because
+// authorities limit the number of requests.
 package acme
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// LetsEncrypt is the URL of the authority that is asked by default.
+// LetsEncrypt is the URL of the default authority.
 const LetsEncrypt = autocert.DefaultACMEDirectory
 
 const (
@@ -40,7 +40,7 @@ const (
 	mostPause  = time.Hour
 	// cachePause is the pause after the Cache has failed.
 	cachePause = time.Second
-	// lookEvery is the time between two looks at the age of a certificate.
+	// lookEvery is the time between two checks of a certificate's age.
 	lookEvery = 12 * time.Hour
 )
 

@@ -11,8 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// All nodes with the cluster's token have the same certificates. Without the token, nobody can read
-// them.
+// All nodes with the cluster's token share the certificates, which are encrypted in Redis.
 func TestCertificates(t *testing.T) {
 	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":" // different for each run of the test
 	cfg := RedisConfig{Address: "redis://" + redistest.Shared(t).Addr(), Prefix: prefix,

@@ -101,8 +101,8 @@ func (w *Window) isNext(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// mostStart is how long a request waits for the first playlist of a stream. A stream whose publisher
-// comes and goes may never have one.
+// mostStart limits the wait for the first playlist of a stream. If the publisher comes and goes,
+// the stream may never have a playlist.
 const mostStart = 15 * time.Second
 
 // await waits until done returns true or an error. It holds w.mu while it calls done, and calls

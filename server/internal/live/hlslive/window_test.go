@@ -190,8 +190,7 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// A request does not wait without end for the first playlist of a stream whose publisher sends too
-// little.
+// A request for the first playlist fails after mostStart if the publisher sends too little.
 func TestFirstPlaylistIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindowTest(t, nil, nil)

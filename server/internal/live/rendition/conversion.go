@@ -44,8 +44,8 @@ func (s *Set) source(opts ...broadcast.CursorOption) convert.Source {
 		MaxTag: s.cfg.MaxTag, Memory: s.memory, Begun: s.begun}
 }
 
-// Poster appends the newest keyframe to dst as an MP4 file with one frame, without copying. If there
-// is none, it returns [convert.ErrNoPicture]. The caller keeps ownership of dst.
+// Poster appends the newest keyframe to dst as an MP4 file with one frame, without copying. If
+// there is none, it returns [convert.ErrNoPicture]. The caller keeps ownership of dst.
 func (s *Set) Poster(dst *millrace.Chain) error {
 	s.mu.Lock()
 	source := s.source(broadcast.BatchFrames(1))
